@@ -1,0 +1,1 @@
+"""Tessella: how vision transformers learn which patches of an image belong together."""
