@@ -1,0 +1,33 @@
+"""The claims that exist, by id. Naming them imports none of them, so that a list of ids costs nothing."""
+
+from __future__ import annotations
+
+import fnmatch
+import importlib
+from collections.abc import Sequence
+
+from tessella.claims.claim import Claim
+
+MODULES = {
+    "fig1b": "fig1b",
+    "fig3": "fig3",
+    "thm4.2": "thm4_2",
+    "fig4": "fig4",
+}
+"""Claim id to module under `tessella.claims`, in the order in which the papers state them."""
+
+
+def load(claim_id: str) -> Claim:
+    """The claim with this id, exactly."""
+    if claim_id not in MODULES:
+        raise ValueError(f"claim: got {claim_id!r}, expected one of {', '.join(MODULES)}")
+    claim: Claim = importlib.import_module(f"tessella.claims.{MODULES[claim_id]}").CLAIM
+    return claim
+
+
+def select(patterns: Sequence[str]) -> list[str]:
+    """The ids that match any of the patterns (`thm4.2`, `mim.*`), in the catalogue's order; all for no pattern."""
+    for pattern in patterns:
+        if not fnmatch.filter(MODULES, pattern):
+            raise ValueError(f"claim: got {pattern!r}, expected one of {', '.join(MODULES)}")
+    return [name for name in MODULES if not patterns or any(fnmatch.fnmatchcase(name, p) for p in patterns)]

@@ -1,0 +1,180 @@
+"""A claim: one statement of a paper, how it is measured, and the bar it must clear.
+
+A claim's module says four things: the statement, the set-up (a frozen dataclass; one preset for a laptop, one for
+`--full`), a function that measures, and bars that were fixed before it ran. Whether the claim holds is computed
+from the measurements and the bars, never typed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from scipy import stats
+
+from tessella.runs.environment import Environment
+
+
+@dataclass(frozen=True)
+class Interval:
+    """A mean over runs with its 95 % Student interval; the interval is the point itself where there is one run."""
+
+    mean: float
+    low: float
+    high: float
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Interval:
+        """The interval of one value a run. NaN in any run makes the mean NaN, which no bar accepts."""
+        if not values:
+            raise ValueError("values: got none, expected at least one measurement")
+        mean = math.fsum(values) / len(values)
+        if len(values) == 1:
+            return cls(mean, mean, mean)
+        variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+        half = float(stats.t.ppf(0.975, len(values) - 1)) * math.sqrt(variance / len(values))
+        return cls(mean, mean - half, mean + half)
+
+
+@dataclass(frozen=True)
+class Bar:
+    """What one measurement must satisfy: at most or at least a number, on average or in every run."""
+
+    measurement: str
+    relation: Literal["<=", ">=", "<", ">"]
+    limit: float
+    over: Literal["mean", "every run"] = "mean"
+    why_not: str = ""
+    """Why it is known not to hold at the default size, where that is so; shown only when the bar is missed."""
+
+    def accepts(self, values: Sequence[float]) -> bool:
+        judged = values if self.over == "every run" else [Interval.of(values).mean]
+        compare: dict[str, Callable[[float, float], bool]] = {
+            "<=": lambda a, b: a <= b,
+            ">=": lambda a, b: a >= b,
+            "<": lambda a, b: a < b,
+            ">": lambda a, b: a > b,
+        }
+        return bool(judged) and all(compare[self.relation](value, self.limit) for value in judged)
+
+    def __str__(self) -> str:
+        return f"{self.relation} {self.limit:g} ({self.over})"
+
+
+@dataclass(frozen=True)
+class Context:
+    """How a claim is to be run: with how many seeds, where, and whom to tell how far it is."""
+
+    seeds: int = 5
+    device: str = "cpu"
+    folder: Path | None = None
+    """Where runs are kept so that a killed one resumes; None keeps nothing."""
+    progress: Callable[[float, str], None] = lambda fraction, text: None
+    """Called with the fraction done, from 0 to 1, and a few words on what is running."""
+
+    def part(self, index: int, parts: int, text: str) -> Callable[[float, str], None]:
+        """The progress of part `index` of `parts` equal ones, to hand to what runs inside."""
+
+        def tell(fraction: float, detail: str) -> None:
+            self.progress((index + fraction) / parts, f"{text} {detail}".strip())
+
+        return tell
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What measuring gave: numbers, one a run, and whatever the claim's page needs to draw."""
+
+    measured: Mapping[str, Sequence[float]]
+    evidence: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Claim:
+    """One statement of a paper as a thing that can be run. `default` runs on a laptop in seconds."""
+
+    id: str
+    statement: str
+    source: str
+    default: Any
+    full: Any
+    bars: Callable[[Any], tuple[Bar, ...]]
+    """The bars for a set-up: `--full` may have stricter ones."""
+    measure: Callable[[Any, Context], Findings]
+    seeds: int = 5
+    """How many seeds it takes where the user names no number; 1 for a claim without randomness."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A claim, what was measured, and whether it holds."""
+
+    claim: Claim
+    config: Any
+    seeds: int
+    findings: Findings
+    seconds: float
+    environment: Environment
+
+    @property
+    def bars(self) -> tuple[Bar, ...]:
+        return self.claim.bars(self.config)
+
+    @property
+    def intervals(self) -> dict[str, Interval]:
+        return {name: Interval.of(values) for name, values in self.findings.measured.items()}
+
+    @property
+    def missed(self) -> tuple[Bar, ...]:
+        return tuple(bar for bar in self.bars if not bar.accepts(self.findings.measured[bar.measurement]))
+
+    @property
+    def holds(self) -> bool:
+        return not self.missed
+
+    @property
+    def reasons(self) -> list[str]:
+        """One sentence for each bar that was missed."""
+        lines = []
+        for bar in self.missed:
+            interval = self.intervals[bar.measurement]
+            text = f"{bar.measurement} is {interval.mean:.4g}, the bar is {bar}"
+            lines.append(f"{text}: {bar.why_not}" if bar.why_not else text)
+        return lines
+
+    def as_json(self) -> dict[str, Any]:
+        """The shared form of a verdict."""
+        record: dict[str, Any] = {
+            "claim": self.claim.id,
+            "statement": self.claim.statement,
+            "source": self.claim.source,
+            "holds": self.holds,
+            "seeds": self.seeds,
+            "measured": {
+                name: {key: _finite(value) for key, value in dataclasses.asdict(interval).items()}
+                for name, interval in self.intervals.items()
+            },
+            "bar": _bars_by_measurement(self.bars),
+            "config": dataclasses.asdict(self.config),
+            "seconds": round(self.seconds, 3),
+            "environment": dataclasses.asdict(self.environment),
+        }
+        if not self.holds:
+            record["reasons"] = self.reasons
+        return record
+
+
+def _bars_by_measurement(bars: Sequence[Bar]) -> dict[str, str]:
+    texts: dict[str, str] = {}
+    for bar in bars:
+        texts[bar.measurement] = f"{texts[bar.measurement]} and {bar}" if bar.measurement in texts else str(bar)
+    return texts
+
+
+def _finite(value: float) -> float | None:
+    """JSON has no NaN or infinity: they are written as null."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,1 @@
+"""How the models of the papers move under gradient descent."""

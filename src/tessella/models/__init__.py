@@ -1,0 +1,1 @@
+"""The models that the papers analyse."""

@@ -1,0 +1,1 @@
+"""Distributions with hidden structure to learn from."""
