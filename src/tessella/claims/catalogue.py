@@ -5,8 +5,10 @@ from __future__ import annotations
 import fnmatch
 import importlib
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from tessella.claims.claim import Claim
+if TYPE_CHECKING:
+    from tessella.claims.claim import Claim
 
 MODULES = {
     "fig1b": "fig1b",

@@ -1,0 +1,86 @@
+"""Running claims: one at a time or several in processes of their own, with progress told to whoever asks."""
+
+from __future__ import annotations
+
+import multiprocessing
+import queue
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tessella.claims.catalogue import load
+from tessella.claims.claim import Context, Findings, Verdict
+from tessella.runs.environment import environment
+
+Tell = Callable[[str, float, str], None]
+"""Called with a claim's id, the fraction of it that is done, and a few words."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """Which claims to run, and how."""
+
+    ids: tuple[str, ...]
+    seeds: int | None = None
+    """None for each claim's own number."""
+    full: bool = False
+    device: str = "cpu"
+    folder: Path | None = None
+
+
+def verify(request: Request, claim_id: str, tell: Tell) -> Verdict:
+    """Measures one claim and holds it against its bars."""
+    claim = load(claim_id)
+    config = claim.full if request.full else claim.default
+    seeds = claim.seeds if request.seeds is None else request.seeds
+    context = Context(seeds, request.device, request.folder, lambda fraction, text: tell(claim_id, fraction, text))
+    started = time.perf_counter()
+    findings = claim.measure(config, context)
+    return Verdict(claim, config, seeds, findings, time.perf_counter() - started, environment())
+
+
+def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
+    """The verdicts as they come in. With several jobs each claim runs in a process with its share of the cores."""
+    if jobs == 1 or len(request.ids) == 1:
+        for claim_id in request.ids:
+            yield verify(request, claim_id, tell)
+        return
+    threads = max(1, torch.get_num_threads() // jobs)
+    method = multiprocessing.get_context("spawn")
+    with (
+        method.Manager() as manager,
+        ProcessPoolExecutor(jobs, method, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
+    ):
+        messages = manager.Queue()
+        futures = {pool.submit(_measure, request, claim_id, messages): claim_id for claim_id in request.ids}
+        try:
+            for future in _as_completed(futures, messages, tell):
+                claim = load(futures[future])
+                config, seeds, findings, seconds = future.result()
+                yield Verdict(claim, config, seeds, findings, seconds, environment())
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+
+
+def _measure(request: Request, claim_id: str, messages: Any) -> tuple[Any, int, Findings, float]:
+    """What a process sends back: all of a verdict but the claim, whose functions the parent has itself."""
+    verdict = verify(request, claim_id, lambda *message: messages.put(message))
+    return verdict.config, verdict.seeds, verdict.findings, verdict.seconds
+
+
+def _as_completed(futures: Sequence[Future[Any]] | dict[Future[Any], str], messages: Any, tell: Tell) -> Iterator[Any]:
+    """Like concurrent.futures.as_completed, passing messages on while it waits."""
+    pending = set(futures)
+    while pending:
+        try:
+            tell(*messages.get(timeout=0.1))
+        except queue.Empty:
+            done = {future for future in pending if future.done()}
+            pending -= done
+            yield from done

@@ -1,0 +1,147 @@
+"""A run folder: what a run was, how it went, and where it can go on after a kill.
+
+    config.json          the configuration and the environment it started in
+    metrics.jsonl        one line a logged step, flushed as it is written
+    checkpoint/          state.safetensors, replaced atomically: a reader sees the old state or the new one
+    weights.safetensors  the trained model
+    result.json          written last; it holds nothing that depends on time, so a resumed run ends with the same
+
+Every file but metrics.jsonl is written beside its place and then moved onto it; metrics.jsonl is cut back to the
+checkpoint on resuming, so that no line stands twice and half a line is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from tessella.runs.environment import environment
+
+
+class RunFolder:
+    """A folder for one run of one configuration. Opening it again with the same configuration continues the run."""
+
+    def __init__(self, path: Path, config: Mapping[str, Any]):
+        self.path = path
+        if path.exists() and not path.is_dir():
+            raise ValueError(f"folder: got {path}, which is a file, expected a folder or a new name")
+        (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        recorded = path / "config.json"
+        wanted = json.loads(json.dumps(config))
+        if recorded.exists():
+            held = _read_json(recorded).get("config")
+            if held != wanted:
+                why = _difference(held, wanted)
+                raise ValueError(f"folder: got {path}, which holds another run ({why}), expected this run or a new folder")
+        elif any(entry.name != "checkpoint" for entry in path.iterdir()):
+            raise ValueError(f"folder: got {path}, which holds files but no run, expected a run folder or an empty one")
+        else:
+            write_json(recorded, {"config": wanted, "environment": asdict(environment())})
+
+    @property
+    def _state(self) -> Path:
+        return self.path / "checkpoint" / "state.safetensors"
+
+    @property
+    def _metrics(self) -> Path:
+        return self.path / "metrics.jsonl"
+
+    def log(self, record: Mapping[str, Any]) -> None:
+        """Appends one line to metrics.jsonl and hands it to the operating system."""
+        with self._metrics.open("a") as lines:
+            lines.write(json.dumps(record) + "\n")
+
+    def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
+        """Replaces the checkpoint."""
+        contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+        _replace(self._state, safetensors.torch.save(contiguous, {"step": str(step)}))
+
+    def load(self) -> tuple[int, dict[str, Tensor]] | None:
+        """The checkpoint, with metrics.jsonl cut back to it; None where there is none yet."""
+        if not self._state.exists():
+            self._rewind(-1)
+            return None
+        try:
+            with safetensors.safe_open(self._state, framework="pt") as state:
+                step = int(state.metadata()["step"])
+                tensors = {name: state.get_tensor(name) for name in state.keys()}  # noqa: SIM118 (not a mapping)
+        except (safetensors.SafetensorError, KeyError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"checkpoint: got {self._state}, which cannot be read ({error}), expected a checkpoint of this run"
+            ) from error
+        self._rewind(step)
+        return step, tensors
+
+    def _rewind(self, step: int) -> None:
+        """Drops the lines of metrics.jsonl after `step`, and a last line that was cut short."""
+        if not self._metrics.exists():
+            return
+        kept = []
+        for line in self._metrics.read_text().splitlines():
+            try:
+                if json.loads(line)["step"] <= step:
+                    kept.append(line + "\n")
+            except (json.JSONDecodeError, KeyError, TypeError):
+                break
+        _replace(self._metrics, "".join(kept).encode())
+
+    def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
+        """Writes weights.safetensors and then result.json, whose presence says that the run is complete."""
+        contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
+        _replace(self.path / "weights.safetensors", safetensors.torch.save(contiguous))
+        write_json(self.path / "result.json", result)
+
+    @property
+    def finished(self) -> bool:
+        return (self.path / "result.json").exists()
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Writes a JSON file whole or not at all."""
+    _replace(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes a text file whole or not at all."""
+    _replace(path, text.encode())
+
+
+def _replace(path: Path, content: bytes) -> None:
+    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(name, 0o644)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text())
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise ValueError(
+            f"folder: got {path}, which is not JSON ({error}), expected the configuration of a run"
+        ) from error
+
+
+def _difference(held: Any, wanted: Any) -> str:
+    if not isinstance(held, dict) or not isinstance(wanted, dict):
+        return "its configuration is of another kind"
+    for name in [*wanted, *held]:
+        if held.get(name) != wanted.get(name):
+            return f"{name} = {held.get(name)}, not {wanted.get(name)}"
+    return "same"
