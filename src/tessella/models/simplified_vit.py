@@ -31,7 +31,8 @@ class Activation:
             raise ValueError(f"linear: got {self.linear}, expected a number of 0 or more")
 
     def __call__(self, x: Tensor) -> Tensor:
-        return x**self.degree + self.linear * x
+        # x^(p-1) first: for p = 3 it is a square, which torch computes without a power.
+        return x * (x ** (self.degree - 1) + self.linear)
 
     def derivative(self, x: Tensor) -> Tensor:
         """sigma'(x) = p x^(p-1) + nu."""
@@ -150,7 +151,7 @@ class LossGradient:
         flat = patches.view(points * count, dim)
         along = torch.mv(flat, self._value).view(points, count)
         mixed = along @ self._mixing_t
-        even = mixed ** (self._activation.degree - 1) if self._activation.degree > 3 else mixed * mixed
+        even = mixed ** (self._activation.degree - 1)
         output = torch.linalg.vecdot(mixed, even).add_(mixed.sum(1), alpha=self._activation.linear)
         margin = label * output
         by_output = torch.sigmoid(-margin).mul_(label).mul_(-1.0 / self._points)

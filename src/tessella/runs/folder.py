@@ -41,7 +41,9 @@ class RunFolder:
             held = _read_json(recorded).get("config")
             if held != wanted:
                 why = _difference(held, wanted)
-                raise ValueError(f"folder: got {path}, which holds another run ({why}), expected this run or a new folder")
+                raise ValueError(
+                    f"folder: got {path}, which holds another run ({why}), expected this run or a new folder"
+                )
         elif any(entry.name != "checkpoint" for entry in path.iterdir()):
             raise ValueError(f"folder: got {path}, which holds files but no run, expected a run folder or an empty one")
         else:

@@ -1,0 +1,5 @@
+"""`python -m tessella` is the `tessella` command."""
+
+from tessella.cli.main import main
+
+raise SystemExit(main())

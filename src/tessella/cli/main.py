@@ -1,0 +1,140 @@
+"""The `tessella` command: what it can be asked, and how it answers. Each answer imports only what it needs."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.metadata
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from tessella.claims import catalogue
+
+DESCRIPTION = "How vision transformers learn which patches of an image belong together, as code that runs."
+EPILOG = """examples:
+  tessella list                                what can be verified
+  tessella verify thm4.2 --page out            run Theorem 4.2, and make a page of it
+  tessella verify --json results.json          run every claim
+  tessella train signal-sets --folder runs/a   one run of gradient descent, kept and resumable
+  tessella bench descent                       speed, as ratios within one run"""
+
+
+class _Parser(argparse.ArgumentParser):
+    """Wrong usage is one line and exit code 2."""
+
+    def error(self, message: str) -> NoReturn:
+        print(f"{self.prog}: {message}", file=sys.stderr)
+        raise SystemExit(2)
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole grammar of the command line."""
+    top = _Parser(
+        prog="tessella", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    top.add_argument("--version", action="version", version=f"tessella {importlib.metadata.version('tessella')}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
+    _add_list(commands)
+    _add_verify(commands)
+    _add_train(commands)
+    _add_bench(commands)
+    _add_readme(commands)
+    return top
+
+
+def _add_list(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("list", help="name the claims and what they state")
+    made.set_defaults(module="listing")
+
+
+def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser(
+        "verify",
+        help="run claims and hold them against their bars",
+        description="Runs claims. Exits 0 if all hold, 1 if one does not, 2 on wrong usage.",
+    )
+    made.add_argument(
+        "ids", nargs="*", metavar="ID", help="claims, or patterns such as 'mim.*'; all where none is named"
+    )
+    made.add_argument("--seeds", type=_count, metavar="N", help="seeds a claim (default: each claim's own number)")
+    made.add_argument("--full", action="store_true", help="the larger set-ups")
+    made.add_argument("--jobs", type=_count, default=1, metavar="N", help="claims to run at a time, each in a process")
+    made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    made.add_argument("--json", type=Path, metavar="PATH", help="write the verdicts as JSON; - for standard output")
+    made.add_argument("--page", type=Path, metavar="DIR", help="write an index and a page for each claim")
+    made.add_argument("--folder", type=Path, metavar="DIR", help="keep runs here, so that a killed one resumes")
+    made.add_argument(
+        "--save", type=Path, metavar="DIR", help="write one JSON file a claim with the command, as in results/"
+    )
+    made.set_defaults(module="verifying")
+
+
+def _add_train(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("train", help="one run with a folder: kept, and resumed where it was killed")
+    made.add_argument("recipe", choices=["signal-sets"], help="signal-sets: the simplified ViT on Assumption 1")
+    made.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the run folder, new or to be resumed")
+    made.add_argument("--seed", type=_whole, default=0)
+    made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    made.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields", help="change a field")
+    made.set_defaults(module="training")
+
+
+def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("bench", help="measure speed against a peer or the machine's limit, in one run")
+    made.add_argument("name", choices=sorted(BENCHES), help="what to measure")
+    made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    made.add_argument("--json", type=Path, metavar="PATH", help="write the figures as JSON; - for standard output")
+    made.set_defaults(module="benching")
+
+
+def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("readme", help="render the README's tables from results/")
+    made.add_argument("--check", action="store_true", help="write nothing; exit 1 where the README differs")
+    made.add_argument("--root", type=Path, default=Path(), metavar="DIR", help="the folder of README.md and results/")
+    made.set_defaults(module="rendering")
+
+
+BENCHES = {"descent": "descent"}
+"""Benchmark name to module under `tessella.bench`."""
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of at least 1")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of 0 or more")
+    return int(text)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs the command line; what a person can cause ends in one line and a code, not in a traceback."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    options = parser().parse_args(given)
+    options.command_line = shlex.join(["tessella", *given])
+    try:
+        if options.command == "verify":
+            options.ids = catalogue.select(options.ids)
+        code: int = importlib.import_module(f"tessella.cli.{options.module}").run(options)
+        return code
+    except ValueError as error:
+        return _say(error, 2)
+    except OSError as error:
+        return _say(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+    except KeyboardInterrupt:
+        return _say("stopped", 130)
+
+
+def _say(message: object, code: int) -> int:
+    print(f"tessella: {message}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

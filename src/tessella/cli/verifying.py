@@ -1,0 +1,107 @@
+"""`tessella verify`: claims run, with a line for each as it ends, and JSON and pages where asked for."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from tessella.claims.claim import Verdict
+from tessella.claims.verify import Request, verify_all
+from tessella.cli.progress import Bars
+from tessella.dynamics.descent import DivergenceError
+from tessella.report.elements import number
+from tessella.runs.device import checked_device
+from tessella.runs.folder import write_json
+
+
+def run(options: argparse.Namespace) -> int:
+    request = Request(tuple(options.ids), options.seeds, options.full, checked_device(options.device), options.folder)
+    to_stdout = options.json is not None and str(options.json) == "-"
+    for folder in (
+        options.page,
+        options.folder,
+        options.save,
+        None if to_stdout or not options.json else options.json.parent,
+    ):
+        _writable(folder)
+    console = Console(stderr=to_stdout, highlight=False)
+    verdicts: dict[str, Verdict] = {}
+    try:
+        with Bars(shown=not to_stdout) as bars:
+            for verdict in verify_all(request, options.jobs, bars.tell):
+                bars.done(verdict.claim.id)
+                verdicts[verdict.claim.id] = verdict
+                if not to_stdout:
+                    _line(console, verdict)
+    except DivergenceError as error:
+        print(f"tessella: {error}", file=sys.stderr)
+        return 1
+    ordered = [verdicts[claim_id] for claim_id in options.ids]
+    _write(ordered, options, to_stdout)
+    if not to_stdout:
+        _summary(console, ordered)
+    if options.page is not None:
+        from tessella.report.page import write_pages
+
+        index = write_pages(ordered, options.page, options.command_line)
+        print(f"page: {index.resolve()}", file=sys.stderr if to_stdout else sys.stdout)
+    return 0 if all(verdict.holds for verdict in ordered) else 1
+
+
+def _line(console: Console, verdict: Verdict) -> None:
+    mark = "[bold blue]✓ holds[/]" if verdict.holds else "[bold dark_orange]✗ does not hold[/]"
+    console.print(f"{mark}  [bold]{verdict.claim.id}[/]  ({verdict.seeds} seeds, {verdict.seconds:.1f} s)")
+
+
+def _summary(console: Console, verdicts: list[Verdict]) -> None:
+    shown = Table(
+        "claim", "measured", "mean", "95 % interval", "bar", "", box=None, pad_edge=False, header_style="bold"
+    )
+    for verdict in verdicts:
+        texts = verdict.as_json()["bar"]
+        missed = {bar.measurement for bar in verdict.missed}
+        for place, (name, interval) in enumerate(verdict.intervals.items()):
+            spread = f"{number(interval.low)} to {number(interval.high)}" if interval.low != interval.high else ""
+            met = "" if name not in texts else "[dark_orange]missed[/]" if name in missed else "[blue]met[/]"
+            claim = verdict.claim.id if place == 0 else ""
+            shown.add_row(claim, name, number(interval.mean), spread, texts.get(name, ""), met)
+    console.print()
+    console.print(shown)
+    for verdict in verdicts:
+        for reason in verdict.reasons:
+            console.print(f"[dark_orange]{verdict.claim.id}[/]: {reason}")
+    held = sum(verdict.holds for verdict in verdicts)
+    console.print(f"\n{held} of {len(verdicts)} claims hold. {verdicts[0].environment if verdicts else ''}")
+
+
+def _write(verdicts: list[Verdict], options: argparse.Namespace, to_stdout: bool) -> None:
+    records = [verdict.as_json() for verdict in verdicts]
+    if to_stdout:
+        print(json.dumps(records, indent=2, allow_nan=False))
+    elif options.json is not None:
+        write_json(options.json, records)
+    if options.save is not None:
+        for record in records:
+            command = f"tessella verify {record['claim']}" + (" --full" if options.full else "")
+            name = f"{record['claim']}{'-full' if options.full else ''}.json"
+            write_json(options.save / name, {"command": f"{command} --seeds {record['seeds']}", **record})
+
+
+def _writable(folder: Path | None) -> None:
+    """Fails now, in one line, rather than after the work is done."""
+    if folder is None:
+        return
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder: got {folder}, which is a file, expected a folder or a new name")
+    folder.mkdir(parents=True, exist_ok=True)
+    probe = folder / ".writable"
+    try:
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise ValueError(f"folder: got {folder}, which cannot be written to ({error.strerror})") from error
