@@ -16,7 +16,8 @@ from tessella.worlds.signal_sets import SignalSets
 
 def full_model(problem: IdealizedProblem, at: Scalars, partition: Partition, dim: int) -> SimplifiedViT:
     """(T) with all D^2 entries of A and v = alpha w*, w* the first basis vector."""
-    attention = torch.where(partition.same_set, at.gamma, at.rho).double().fill_diagonal_(problem.diagonal)
+    same = partition.same_set.double()
+    attention = (at.gamma * same + at.rho * (1 - same)).fill_diagonal_(problem.diagonal)
     value = torch.zeros(dim, dtype=torch.float64)
     value[0] = at.alpha
     return SimplifiedViT(attention, value, Activation(problem.power, problem.linear))

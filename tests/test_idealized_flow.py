@@ -51,7 +51,7 @@ def test_from_the_saddle_at_nu_zero_nothing_moves() -> None:
 
 
 def test_a_rate_that_diverges_is_named() -> None:
-    with pytest.raises(ValueError, match="rate: got 1e\\+300, expected a lower one"):
+    with pytest.raises(ValueError, match=r"rate: got 1e\+300, expected a lower one"):
         descend(Idealized(SMALL), 1e300, 50)
-    with pytest.raises(ValueError, match="rate: got 0.0, expected a positive learning rate"):
+    with pytest.raises(ValueError, match=r"rate: got 0\.0, expected a positive learning rate"):
         descend(Idealized(SMALL), 0.0, 5)
