@@ -97,7 +97,7 @@ def test_area_attention_is_the_softmax_of_the_reference_summed() -> None:
         for b in range(5):
             hidden = ~unmasked[5 * k + b]
             member = layout.member[0, k]
-            torch.testing.assert_close(ours[hidden, k, b], (weights[5 * k + b] @ member.T)[hidden])
+            torch.testing.assert_close(ours[k, :, b][:, hidden].T, (weights[5 * k + b] @ member.T)[hidden])
 
 
 @pytest.mark.parametrize("features", [True, False])

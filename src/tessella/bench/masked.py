@@ -1,0 +1,168 @@
+"""One training step of the masked model: the block basis against autograd on the d x d matrix, and batched sweeps.
+
+    python -m tessella.bench.masked --json -            the step, on the CPU
+    python -m tessella.bench.masked --device cuda       the step and the sweep of 64 settings, on a GPU
+
+Both sides of the step see the same images and masks, both compute the gradient of the same loss and apply it. The
+reference is `tessella.models.bilinear` as written, in d = features + P coordinates, the least that it can have.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tessella.dynamics.masked_draws import Draws, layout_of
+from tessella.dynamics.masked_process import Run, descend
+from tessella.models.bilinear import reconstruction_loss
+from tessella.models.block_basis import Correlations, Sample, gradient
+from tessella.runs.environment import environment
+from tessella.worlds.masked_areas import MaskedAreas
+
+SIZES = {"C1 = 200, Cs = 8": (256, 3, 200, 8), "C1 = 32, Cs = 16": (256, 3, 32, 16)}
+BATCH = 32
+
+
+def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> dict[str, Any]:
+    """P = 256, K = 3, 32 images: a step of the block basis, and one of autograd on the d x d model."""
+    world = MaskedAreas.paper(*SIZES[name], seed=0)
+    layout, sample = layout_of([world], device=device, dtype=dtype), _sample(world, device, dtype)
+    theta, rate = Correlations.zeros(layout), torch.ones(1, device=device, dtype=dtype)
+
+    def ours() -> Correlations:
+        return theta.minus(gradient(theta, layout, sample), rate)
+
+    images, unmasked = _dense(world, sample)
+    Q = torch.zeros(images.shape[-1], images.shape[-1], device=device, dtype=dtype, requires_grad=True)
+    positions = torch.eye(images.shape[-1], device=device, dtype=dtype)[world.features :]
+
+    def reference() -> Tensor:
+        loss = reconstruction_loss(Q, images, unmasked, positions)
+        return Q.detach() - torch.autograd.grad(loss, Q)[0]
+
+    seen = torch.rand(world.clusters * sample.z.shape[-1] * sample.weight.shape[-1], 256, device=device, dtype=dtype)
+    square = torch.rand(256, 256, device=device, dtype=dtype)
+
+    def products() -> Tensor:
+        return (seen @ square.T).T @ seen
+
+    ours_ms, peer_ms, floor_ms = (_median_ms(call, repeats, device) for call in (ours, reference, products))
+    return {
+        "case": f"step, P = 256, K = 3, {name}, batch {BATCH}, {str(dtype).removeprefix('torch.')}",
+        "ours_ms": ours_ms,
+        "peer": "autograd on the d x d model",
+        "peer_ms": peer_ms,
+        "ratio": peer_ms / ours_ms,
+        "floor_ms": floor_ms,
+        "share_of_floor": floor_ms / ours_ms,
+    }
+
+
+def sweep_case(device: str, settings: int = 64, steps: int = 100) -> dict[str, Any]:
+    """A sweep of sizes, gaps and seeds in one batched run, and the same settings one after the other."""
+    shapes = [(64, 2, 32, 8), (64, 2, 16, 8), (100, 3, 60, 8), (100, 3, 20, 10)]
+    runs = [Run(MaskedAreas.paper(*shapes[i % 4], seed=i), 10.0, 32, i) for i in range(settings)]
+
+    def batched() -> None:
+        descend(runs, steps, device=device)
+
+    def serial() -> None:
+        for run in runs:
+            descend([run], steps, device=device)
+
+    ours_ms, peer_ms = _median_ms(batched, 3, device), _median_ms(serial, 1, device)
+    return {
+        "case": f"sweep of {settings} settings, {steps} steps, float64",
+        "ours_ms": ours_ms,
+        "peer": "one setting after the other",
+        "peer_ms": peer_ms,
+        "ratio": peer_ms / ours_ms,
+    }
+
+
+def _sample(world: MaskedAreas, device: str, dtype: torch.dtype) -> Sample:
+    """32 images over the three clusters: 11, 11 and 10, the last place of the third being padding."""
+    most = -(-BATCH // world.clusters)
+    drawn = Draws([world], [most], [0], device, dtype).at(0)
+    weight = torch.full_like(drawn.weight, 1 / BATCH)
+    weight.view(-1)[BATCH:] = 0
+    return Sample(drawn.unmasked, drawn.z, weight)
+
+
+def _dense(world: MaskedAreas, sample: Sample) -> tuple[Tensor, Tensor]:
+    """The same images as whole tensors in d coordinates, and their masks."""
+    unmasked = sample.unmasked[0].flatten(0, 1)[:BATCH]
+    which = torch.arange(BATCH) // sample.unmasked.shape[2]
+    column = torch.tensor(world.feature_offsets[:-1])[which][:, None] + world.labels[which]
+    images = unmasked.new_zeros(BATCH, world.patches, world.features + world.patches)
+    images.scatter_(2, column[..., None].to(images.device), 1.0)
+    return images, unmasked.bool()
+
+
+def _median_ms(call: Callable[[], object], repeats: int, device: str) -> float:
+    """The median time of a call, after two to warm up; CUDA is waited for."""
+    times = []
+    for repeat in range(repeats + 2):
+        _wait(device)
+        start = time.perf_counter()
+        call()
+        _wait(device)
+        if repeat >= 2 or repeats == 1:
+            times.append(1e3 * (time.perf_counter() - start))
+        if repeats == 1:
+            break
+    return statistics.median(times)
+
+
+def _wait(device: str) -> None:
+    if device.startswith("cuda"):
+        torch.cuda.synchronize()
+
+
+def measure(device: str = "cpu", repeats: int = 20, sweep: bool | None = None) -> dict[str, Any]:
+    """All cases, in the shared form. The sweep is measured on a GPU, or where it is asked for."""
+    cases = [step_case(name, dtype, device, repeats) for name in SIZES for dtype in (torch.float64, torch.float32)]
+    if device.startswith("cuda") if sweep is None else sweep:
+        cases.append(sweep_case(device))
+    place = environment()
+    return {
+        "bench": "masked",
+        "cases": cases,
+        "command": f"python -m tessella.bench.masked --device {device} --repeats {repeats}",
+        "threads": torch.get_num_threads(),
+        "commit": place.commit,
+        "environment": dataclasses.asdict(place),
+    }
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tessella.bench.masked", description=__doc__.split("\n")[0])
+    parser.add_argument("--device", default="cpu", help="cpu or cuda")
+    parser.add_argument("--repeats", type=int, default=20, help="timed calls of each side, of which the median counts")
+    parser.add_argument("--sweep", action="store_true", help="measure the batched sweep on a CPU too")
+    parser.add_argument("--json", metavar="PATH", help="write the result here; - for the terminal")
+    given = parser.parse_args(arguments)
+    result = measure(given.device, given.repeats, True if given.sweep else None)
+    text = json.dumps(result, indent=2)
+    if given.json == "-":
+        print(text)
+        return 0
+    for case in result["cases"]:
+        print(f"{case['case']}: {case['ours_ms']:.2f} ms, {case['peer_ms']:.1f} ms, {case['ratio']:.1f} times")
+    if given.json:
+        Path(given.json).write_text(text + "\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
