@@ -142,12 +142,13 @@ class Idealized:
         margins = coefficients @ self._columns
         # log(1 + e^-x) and 1 / (1 + e^x) from one exponential that cannot overflow; log(1 + z) is exact enough, as what
         # it loses beside log1p is below the rounding of the sum.
-        faded = np.exp(-np.abs(margins))
+        size = np.abs(margins)
+        faded = np.exp(-size)
         total = 1.0 + faded
         faded[margins < 0] = 1.0
         faded /= total
         faded *= self.law.mass
-        loss = self.law.mass @ np.log(total) - self.law.mass @ np.minimum(margins, 0.0)
+        loss = self.law.mass @ np.log(total) + (self.law.mass @ size - self.law.mass @ margins) / 2
         return float(loss), -(slopes @ (self._columns @ faded))
 
     def standard_errors(self, at: Scalars) -> tuple[float, Float[np.ndarray, " 3"]]:
@@ -186,29 +187,29 @@ class Idealized:
         return math.exp((low + high) / 2)
 
     def _coefficients(self, at: Scalars) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, "3 columns"]]:
-        """F's coefficients on the columns, and their derivatives in alpha, gamma and rho."""
+        """F's coefficients on the columns, and their derivatives in alpha, gamma and rho.
+
+        Plain numbers in lists: there are ten terms for p = 3, and numpy would take longer to start than to add them.
+        """
         problem = self.problem
         response = self.response(at)
         a, b, c = ([z**n for n in range(problem.power + 1)] for z in response)
-        lead = at.alpha**problem.power
-        value = np.zeros(len(self._columns))
-        d_response = np.zeros((3, len(self._columns)))
+        value, by_a, by_b, by_c = ([0.0] * len(self._columns) for _ in range(4))
         for column, factor, i, j, k in self._terms:
             value[column] += factor * a[i] * b[j] * c[k]
             if i:
-                d_response[0, column] += factor * i * a[i - 1] * b[j] * c[k]
+                by_a[column] += factor * i * a[i - 1] * b[j] * c[k]
             if j:
-                d_response[1, column] += factor * j * a[i] * b[j - 1] * c[k]
+                by_b[column] += factor * j * a[i] * b[j - 1] * c[k]
             if k:
-                d_response[2, column] += factor * k * a[i] * b[j] * c[k - 1]
-        d_alpha = problem.power * at.alpha ** (problem.power - 1) * value
-        value, d_response = lead * value, lead * d_response
-        weights = np.array([1.0, problem.size, problem.patches])
+                by_c[column] += factor * k * a[i] * b[j] * c[k - 1]
+        lead, steep = at.alpha**problem.power, problem.power * at.alpha ** (problem.power - 1)
+        unit = np.array((value, value, by_a, by_b, by_c)) * ((lead,), (steep,), (lead,), (lead,), (lead,))
+        # The linear part nu alpha (a + C b + D c) T; T is the first column.
         linear = problem.linear * at.alpha
-        value[0] += linear * float(weights @ response)
-        d_alpha[0] += problem.linear * float(weights @ response)
-        d_response[:, 0] += linear * weights
-        return value, np.vstack([d_alpha, np.array(self.response_slopes(at)) @ d_response])
+        slope = problem.linear * (response.a + problem.size * response.b + problem.patches * response.c)
+        unit[:, 0] += (at.alpha * slope, slope, linear, linear * problem.size, linear * problem.patches)
+        return unit[0], np.concatenate([unit[1:2], np.array(self.response_slopes(at)) @ unit[2:]])
 
 
 class _Column(NamedTuple):
