@@ -1,11 +1,36 @@
+import os
+import shutil
+from collections.abc import Iterator
+
 import pytest
 import torch
+from hypothesis import settings
+
+# How long an example takes says nothing on a machine that does other things too. In CI the examples are fixed.
+settings.register_profile("tessella", deadline=None, derandomize=bool(os.environ.get("CI")))
+settings.load_profile("tessella")
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Skip what is marked `gpu` where there is no CUDA device."""
-    if torch.cuda.is_available():
-        return
+    """Skips what needs a GPU or a browser where there is none, and says so."""
     for item in items:
-        if item.get_closest_marker("gpu"):
+        if item.get_closest_marker("gpu") and not torch.cuda.is_available():
             item.add_marker(pytest.mark.skip(reason="no CUDA device"))
+        if item.get_closest_marker("browser") and CHROMIUM is None:
+            item.add_marker(pytest.mark.skip(reason="no Chromium on the path"))
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[object]:
+    """Headless Chromium, offline but for files."""
+    from playwright.sync_api import sync_playwright
+
+    flags = ["--no-sandbox", "--disable-gpu", "--disable-background-networking", "--disable-component-update"]
+    with sync_playwright() as playwright:
+        started = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=[*flags, "--disable-sync", "--no-first-run"]
+        )
+        yield started
+        started.close()

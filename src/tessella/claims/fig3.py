@@ -32,8 +32,9 @@ def measure(setup: Setup, context: Context) -> Findings:
         # More features against the label than for it, the signal set's own included.
         against = batch.features.sum(1) * batch.label < 0
         outvoted.append(float(against.double().mean()))
-        if not example and bool(against.any()):
-            point = int(torch.nonzero(against)[0])
+        shown = torch.nonzero(against & (batch.label > 0))
+        if not example and len(shown):
+            point = int(shown[0])
             example = {
                 "features": batch.features[point].numpy(),
                 "label": int(batch.label[point]),

@@ -12,7 +12,7 @@ from tessella.cli.progress import Bars
 from tessella.dynamics.descent import DivergenceError
 from tessella.dynamics.realistic import Realistic
 from tessella.dynamics.realistic import run as solve
-from tessella.report.elements import number
+from tessella.report.wording import number
 from tessella.runs.device import checked_device
 
 

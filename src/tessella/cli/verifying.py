@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
@@ -14,21 +13,18 @@ from tessella.claims.claim import Verdict
 from tessella.claims.verify import Request, verify_all
 from tessella.cli.progress import Bars
 from tessella.dynamics.descent import DivergenceError
-from tessella.report.elements import number
+from tessella.report.wording import number
 from tessella.runs.device import checked_device
-from tessella.runs.folder import write_json
+from tessella.runs.folder import checked_folder, write_json
 
 
 def run(options: argparse.Namespace) -> int:
     request = Request(tuple(options.ids), options.seeds, options.full, checked_device(options.device), options.folder)
     to_stdout = options.json is not None and str(options.json) == "-"
-    for folder in (
-        options.page,
-        options.folder,
-        options.save,
-        None if to_stdout or not options.json else options.json.parent,
-    ):
-        _writable(folder)
+    json_folder = options.json.parent if options.json is not None and not to_stdout else None
+    for folder in (options.page, options.folder, options.save, json_folder):
+        if folder is not None:
+            checked_folder(folder)
     console = Console(stderr=to_stdout, highlight=False)
     verdicts: dict[str, Verdict] = {}
     try:
@@ -90,18 +86,3 @@ def _write(verdicts: list[Verdict], options: argparse.Namespace, to_stdout: bool
             command = f"tessella verify {record['claim']}" + (" --full" if options.full else "")
             name = f"{record['claim']}{'-full' if options.full else ''}.json"
             write_json(options.save / name, {"command": f"{command} --seeds {record['seeds']}", **record})
-
-
-def _writable(folder: Path | None) -> None:
-    """Fails now, in one line, rather than after the work is done."""
-    if folder is None:
-        return
-    if folder.exists() and not folder.is_dir():
-        raise ValueError(f"folder: got {folder}, which is a file, expected a folder or a new name")
-    folder.mkdir(parents=True, exist_ok=True)
-    probe = folder / ".writable"
-    try:
-        probe.touch()
-        probe.unlink()
-    except OSError as error:
-        raise ValueError(f"folder: got {folder}, which cannot be written to ({error.strerror})") from error

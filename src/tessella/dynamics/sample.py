@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from tessella.models.simplified_vit import slice_length
 from tessella.worlds.signal_sets import BLOCK, SignalSets
 
 
+@runtime_checkable
 class Sample(Protocol):
     """A fixed sample that can be read in slices, in the same order every time."""
 
@@ -28,7 +28,7 @@ class Sample(Protocol):
 class HeldSample:
     """Patches and labels as tensors; `patches` may be memory-mapped, since it is only ever read in slices."""
 
-    def __init__(self, patches: Float[Tensor, "points patches dim"], label: Float[Tensor, " points"]):
+    def __init__(self, patches: Tensor, label: Tensor):
         if patches.ndim != 3:
             raise ValueError(f"patches: got shape {tuple(patches.shape)}, expected (points, patches, dim)")
         if label.shape != patches.shape[:1]:

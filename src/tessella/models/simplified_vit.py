@@ -159,7 +159,8 @@ class LossGradient:
         by_mixed = even.mul_(self._activation.degree).add_(self._activation.linear).mul_(by_output[:, None])
         self._by_scores.addmm_(by_mixed.T, along)
         self._by_value.addmv_(flat.T, (by_mixed @ self._mixing).view(-1))
-        self._loss += torch.nn.functional.softplus(-margin).sum(dtype=torch.float64)
+        # softplus(-margin), which torch rounds to -margin from 20 on.
+        self._loss -= torch.nn.functional.logsigmoid(margin).sum(dtype=torch.float64)
 
     def total(self) -> Gradient:
         """The loss and gradient over all slices added, which together hold `points` data points."""

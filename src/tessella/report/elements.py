@@ -17,6 +17,8 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from tessella.report.wording import number
+
 Html = str
 
 
@@ -41,22 +43,16 @@ def table(header: Sequence[str], rows: Sequence[Sequence[object]], caption: str 
 def _cell(cell: object) -> Html:
     if isinstance(cell, float | int) and not isinstance(cell, bool):
         return f"<td class='number'>{escape(number(cell))}</td>"
-    return f"<td>{escape(cell)}</td>"
-
-
-def number(value: float) -> str:
-    """A number as people read it: four significant digits, a true minus sign."""
-    text = f"{value:.4g}"
-    if "e" in text:
-        digits, exponent = text.split("e")
-        text = f"{digits}e{int(exponent)}"
-    return text.replace("-", "\u2212")
+    kind = " class='text'" if len(str(cell)) > 40 else ""
+    return f"<td{kind}>{escape(cell)}</td>"
 
 
 def figure(drawn: Figure, caption: str, description: str) -> Html:
     """A matplotlib figure as vector graphics. `description` is what a reader who does not see it is told."""
+    # A wide figure scrolls on a narrow screen rather than shrink until its labels cannot be read.
+    kind = "paper wide" if drawn.get_figwidth() > 6 else "paper"
     return (
-        f"<figure><div class='paper' role='img' aria-label='{escape(description)}'>{svg(drawn)}</div>"
+        f"<figure><div class='{kind}' role='img' aria-label='{escape(description)}'>{svg(drawn)}</div>"
         f"<figcaption>{escape(caption)}</figcaption></figure>"
     )
 

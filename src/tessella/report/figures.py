@@ -14,6 +14,7 @@ import matplotlib as mpl
 import numpy as np
 from cycler import cycler
 from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
@@ -56,7 +57,7 @@ def panels(columns: int, width: float = 2.6, height: float = 2.6, rows: int = 1)
 
 
 def partition(axes: Axes, sets: Partition, title: str = "", numbered: bool = True) -> None:
-    """The grid of patches; those of one set share a colour and, so that colour is not needed, a number."""
+    """The grid of patches; those of one set share a colour and a number, and lines run between sets."""
     if sets.grid is None:
         raise ValueError("sets: got a partition without a grid, expected patches on a grid")
     height, width = sets.grid
@@ -65,6 +66,8 @@ def partition(axes: Axes, sets: Partition, title: str = "", numbered: bool = Tru
         axes.add_patch(Rectangle((column, row), 1, 1, facecolor=_tint(int(number)), edgecolor="white", linewidth=1))
         if numbered:
             axes.text(column + 0.5, row + 0.5, str(number + 1), ha="center", va="center", fontsize=8)
+    for number in range(sets.sets):
+        _outline(axes, sets, number, "#404040", 1.2)
     _grid_axes(axes, height, width, title)
 
 
@@ -80,8 +83,9 @@ def data_point(axes: Axes, sets: Partition, features: np.ndarray, signal_set: in
         text = {0: "0", 1: "+1", -1: "−1"}[int(feature)]
         weight, tone = ("bold", "black") if feature else ("normal", "#707070")
         axes.text(column + 0.5, row + 0.5, text, ha="center", va="center", fontsize=8, fontweight=weight, color=tone)
-    for patch in sets.members(signal_set):
-        _outline(axes, sets, int(patch), width, height)
+    for number in range(sets.sets):
+        _outline(axes, sets, number, "#404040", 1.0)
+    _outline(axes, sets, signal_set, "#b00020", 3.5)
     _grid_axes(axes, height, width, title)
 
 
@@ -130,18 +134,11 @@ def _grid_axes(axes: Axes, height: int, width: int, title: str) -> None:
         spine.set_visible(False)
 
 
-def _outline(axes: Axes, sets: Partition, patch: int, width: int, height: int) -> None:
-    """The edges of a patch that bound its set."""
-    row, column = divmod(patch, width)
-    labels = sets.labels.reshape(height, width)
-    own = labels[row, column]
-    for (down, right), xs, ys in (
-        ((-1, 0), (column, column + 1), (row, row)),
-        ((1, 0), (column, column + 1), (row + 1, row + 1)),
-        ((0, -1), (column, column), (row, row + 1)),
-        ((0, 1), (column + 1, column + 1), (row, row + 1)),
-    ):
-        other_row, other_column = row + down, column + right
-        inside = 0 <= other_row < height and 0 <= other_column < width
-        if not inside or labels[other_row, other_column] != own:
-            axes.plot(xs, ys, color="#b00020", linewidth=2.5, linestyle="-", solid_capstyle="projecting", clip_on=False)
+def _outline(axes: Axes, sets: Partition, number: int, colour: str, width: float) -> None:
+    """The edges that bound a set on the grid."""
+    assert sets.grid is not None
+    inside = np.pad(sets.labels.reshape(sets.grid) == number, 1)
+    # An edge runs wherever a patch of the set and one outside it meet, above, below, left or right.
+    across = [[(column, row), (column + 1, row)] for row, column in np.argwhere(inside[1:, 1:-1] != inside[:-1, 1:-1])]
+    along = [[(column, row), (column, row + 1)] for row, column in np.argwhere(inside[1:-1, 1:] != inside[1:-1, :-1])]
+    axes.add_collection(LineCollection(across + along, colors=colour, linewidths=width, capstyle="projecting"))

@@ -13,7 +13,8 @@ from matplotlib.figure import Figure
 from tessella.claims.catalogue import MODULES
 from tessella.claims.claim import Verdict
 from tessella.report import figures
-from tessella.report.elements import Html, escape, number, table
+from tessella.report.elements import Html, escape, table
+from tessella.report.wording import number
 from tessella.runs.folder import write_text
 
 
@@ -90,7 +91,8 @@ def _numbers(verdict: Verdict) -> Html:
 def _index(verdicts: Sequence[Verdict], command: str) -> Html:
     rows = "".join(
         f'<tr><td><a href="{_file(verdict)}">{escape(verdict.claim.id)}</a></td><td>{_badge(verdict)}</td>'
-        f"<td>{escape(verdict.claim.statement)}<br><span class='small'>{escape(verdict.claim.source)}</span></td>"
+        f"<td class='text'>{escape(verdict.claim.statement)}<br>"
+        f"<span class='small'>{escape(verdict.claim.source)}</span></td>"
         f'<td class="number">{verdict.seconds:.1f} s</td></tr>'
         for verdict in verdicts
     )

@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from tessella.report.elements import number
+from tessella.report.wording import number
 from tessella.runs.folder import write_text
 
 BLOCK = re.compile(r"(<!-- results: (?P<name>[\w-]+) -->\n).*?(<!-- end -->)", re.DOTALL)

@@ -32,9 +32,8 @@ class RunFolder:
 
     def __init__(self, path: Path, config: Mapping[str, Any]):
         self.path = path
-        if path.exists() and not path.is_dir():
-            raise ValueError(f"folder: got {path}, which is a file, expected a folder or a new name")
-        (path / "checkpoint").mkdir(parents=True, exist_ok=True)
+        checked_folder(path)
+        (path / "checkpoint").mkdir(exist_ok=True)
         recorded = path / "config.json"
         wanted = json.loads(json.dumps(config))
         if recorded.exists():
@@ -105,6 +104,18 @@ class RunFolder:
     @property
     def finished(self) -> bool:
         return (self.path / "result.json").exists()
+
+
+def checked_folder(folder: Path) -> None:
+    """Makes the folder and fails now, in one line, where it cannot be written to, rather than after the work."""
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f"folder: got {folder}, which is a file, expected a folder or a new name")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(f"folder: got {folder}, which cannot be written to ({error.strerror})") from error
 
 
 def write_json(path: Path, value: Any) -> None:

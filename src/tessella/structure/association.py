@@ -115,12 +115,12 @@ def adjusted_rand_index(first: Int[np.ndarray, " patches"], second: Int[np.ndarr
     _, second = np.unique(second, return_inverse=True)
     table = np.zeros((first.max() + 1, second.max() + 1))
     np.add.at(table, (first, second), 1)
-    together = (_pairs(table).sum(), _pairs(table.sum(1)).sum(), _pairs(table.sum(0)).sum())
-    both, in_first, in_second = (float(count) for count in together)
-    expected = in_first * in_second / max(float(_pairs(np.array(len(first)))), 1.0)
+    both, in_first, in_second = _pairs(table), _pairs(table.sum(1)), _pairs(table.sum(0))
+    expected = in_first * in_second / max(_pairs(np.array([len(first)])), 1.0)
     ceiling = (in_first + in_second) / 2
     return 1.0 if ceiling == expected else (both - expected) / (ceiling - expected)
 
 
-def _pairs(counts: np.ndarray) -> np.ndarray:
-    return counts * (counts - 1) / 2
+def _pairs(counts: np.ndarray) -> float:
+    """How many pairs there are within groups of these sizes."""
+    return float((counts * (counts - 1) / 2).sum())

@@ -20,7 +20,7 @@ class Partition:
     [0, 1, 4, 5]
     """
 
-    def __init__(self, labels: Sequence[int] | Int[np.ndarray, " patches"], grid: tuple[int, int] | None = None):
+    def __init__(self, labels: Sequence[int] | np.ndarray, grid: tuple[int, int] | None = None):
         given = np.asarray(labels)
         if given.ndim != 1 or given.size == 0:
             raise ValueError(f"labels: got shape {given.shape}, expected one label for each patch")

@@ -93,8 +93,8 @@ function imageView(parent, spec) {
     context.drawImage(small, 0, 0, canvas.width, canvas.height);
     context.fillStyle = spec.colours === "diverging" ? "rgba(0,0,0,.35)" : "rgba(255,255,255,.35)";
     for (const line of spec.blocks) {
-      context.fillRect(line * zoom, 0, 1, canvas.height);
-      context.fillRect(0, line * zoom, canvas.width, 1);
+      context.fillRect(line * zoom - 1, 0, 2, canvas.height);
+      context.fillRect(0, line * zoom - 1, canvas.width, 2);
     }
   };
 }

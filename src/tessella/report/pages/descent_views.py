@@ -58,7 +58,7 @@ def training_player(name: str, partition: Partition, trajectory: Trajectory, cap
             "loss": [state.loss for state in at_places],
             "test error": [state.error for state in at_places],
             "cos(v, w*)": [state.cosine for state in at_places],
-            "exact rows": [state.exact_rows for state in at_places],
+            "share of exact rows": [state.exact_rows for state in at_places],
         },
         caption=caption,
     )

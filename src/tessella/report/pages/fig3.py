@@ -24,7 +24,7 @@ def content(verdict: Verdict) -> Content:
             "The figure",
             figure(
                 drawn,
-                "One data point. Patches of one colour form a set; the number is the multiple of the feature w* in "
+                "One data point. Lines separate the sets; the number is the multiple of the feature w* in "
                 f"the patch. There are {plus} patches with +1 and {minus} with −1, and the label is "
                 f"{'+1' if label > 0 else '−1'}: that of the signal set, outlined in red, in which all features agree.",
                 f"A grid of patches with {plus} features +1 and {minus} features -1, the signal set outlined",

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from tessella.claims.claim import Verdict
-from tessella.report.elements import figure, number, prose, table
+from tessella.report.elements import figure, prose, table
 from tessella.report.page import Content, Section
 from tessella.report.pages.descent_views import figure4, training_player
+from tessella.report.wording import number
 
 
 def content(verdict: Verdict) -> Content:
