@@ -101,4 +101,4 @@ def test_the_index_leads_to_the_claim_and_back(browser: Any, pages: Path) -> Non
 
 
 def test_figures_for_papers_lie_beside_the_pages(pages: Path) -> None:
-    assert [path.suffix for path in (pages / "figures").iterdir()] == [".pdf"]
+    assert {path.suffix for path in (pages / "figures").iterdir()} == {".pdf", ".svg"}

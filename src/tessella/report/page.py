@@ -45,13 +45,14 @@ def content(verdict: Verdict) -> Content:
 
 
 def write_pages(verdicts: Sequence[Verdict], folder: Path, command: str) -> Path:
-    """Writes a page for each verdict, its figures as PDF under `figures/`, and the index; returns the index's path."""
+    """Writes a page for each verdict, its figures as PDF and SVG under `figures/`, and the index; returns the index's path."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for verdict in verdicts:
         shown = content(verdict)
         write_text(folder / _file(verdict), page(verdict, shown, command))
         for name, drawn in shown.figures.items():
-            figures.save(drawn, folder / "figures" / f"{name}.pdf")
+            for ending in ("pdf", "svg"):
+                figures.save(drawn, folder / "figures" / f"{name}.{ending}")
     index = folder / "index.html"
     write_text(index, _index(verdicts, command))
     return index
