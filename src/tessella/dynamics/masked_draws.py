@@ -17,11 +17,12 @@ from tessella.worlds.masked_areas import MAGNITUDES, MASKS, MaskedAreas
 
 def layout_of(
     worlds: Sequence[MaskedAreas],
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int] | Sequence[Sequence[int]] | None = None,
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float64,
 ) -> Layout:
-    """The padded layout of these worlds, for the query positions `rows` (all by default).
+    """The padded layout of these worlds, for the query positions `rows`: all by default, or a list for every world,
+    or one list for each, of one length.
 
     Where worlds differ in P and all rows are asked for, the positions past a world's own P are padding.
     """
@@ -35,12 +36,24 @@ def layout_of(
         member[s, : world.clusters, :, : world.patches] = (
             world.labels[:, None, :] == torch.arange(areas)[None, :, None]
         ).to(dtype)
-    if rows is not None and (not rows or min(rows) < 0 or max(rows) >= min(world.patches for world in worlds)):
-        shown = f"{min(rows)} to {max(rows)}" if rows else "none"
-        least = min(world.patches for world in worlds)
-        raise ValueError(f"rows: got {shown}, expected positions from 0 to {least - 1}")
-    kept = torch.arange(patches) if rows is None else torch.tensor(list(rows))
-    return Layout(member.to(device), real.to(device), kept.repeat(len(worlds), 1).to(device))
+    return Layout(member.to(device), real.to(device), _positions(worlds, rows, patches).to(device))
+
+
+def _positions(
+    worlds: Sequence[MaskedAreas], rows: Sequence[int] | Sequence[Sequence[int]] | None, patches: int
+) -> Tensor:
+    if rows is None:
+        return torch.arange(patches).repeat(len(worlds), 1)
+    kept = torch.tensor(rows)
+    if kept.ndim == 1:
+        kept = kept.repeat(len(worlds), 1)
+    if kept.ndim != 2 or len(kept) != len(worlds) or kept.numel() == 0:
+        raise ValueError(f"rows: got shape {tuple(kept.shape)}, expected one list, or one for each of {len(worlds)}")
+    for world, listed in zip(worlds, kept, strict=True):
+        if int(listed.min()) < 0 or int(listed.max()) >= world.patches:
+            shown = f"{int(listed.min())} to {int(listed.max())}"
+            raise ValueError(f"rows: got {shown}, expected positions from 0 to {world.patches - 1}")
+    return kept
 
 
 _SIZES = ("clusters", "areas", "patches")

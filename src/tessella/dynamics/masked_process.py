@@ -57,7 +57,7 @@ class Trajectory:
 def descend(
     runs: Sequence[Run],
     steps: int,
-    rows: Sequence[int] | None = None,
+    rows: Sequence[int] | Sequence[Sequence[int]] | None = None,
     snapshots: Sequence[int] = (),
     features: bool = True,
     keys: Keys = "all",
@@ -130,3 +130,15 @@ def evaluate(
         seen_by = seen_by + fair.sum(2).transpose(1, 2)
     area_attention = attended / seen_by.clamp_min(torch.finfo(dtype).tiny)[..., None]
     return Evaluation(excess, loss, (area_attention * layout.own.permute(0, 3, 1, 2)).sum(-1), area_attention)
+
+
+def matrix(trajectory: Trajectory, setting: int = 0) -> Float[Tensor, "dim dim"]:
+    """Q of one setting in the coordinates of features and position encodings, with all rows trained."""
+    world = trajectory.runs[setting].world
+    phi, ups = trajectory.theta.phi[setting], trajectory.theta.ups[setting]
+    if len(phi) < world.patches:
+        raise ValueError(f"rows: got {len(phi)} trained query positions, expected all {world.patches}")
+    found = [phi[: world.patches, k, : part.sets] for k, part in enumerate(world.partitions)]
+    Q = phi.new_zeros(world.features + world.patches, world.features + world.patches)
+    Q[world.features :] = torch.cat([*found, ups[: world.patches, : world.patches]], dim=1)
+    return Q

@@ -1,0 +1,1 @@
+"""What a model has learnt, read off its attention and its positional encodings."""
