@@ -36,7 +36,7 @@ CLAIM = Claim(
     ),
     source="Jelassi, Sander, Li (NeurIPS 2022), Figure 4",
     default=Setup(Realistic(descent=Descent(snapshots=51))),
-    full=Setup(Realistic(points=30_000, descent=Descent(steps=1_200, log_every=20, snapshots=61))),
+    full=Setup(Realistic(points=30_000, descent=Descent(steps=600, log_every=10, snapshots=61))),
     bars=lambda setup: (
         Bar("gap", ">", 0.0, "every run"),
         Bar("test_error", "<=", 0.005),

@@ -32,14 +32,14 @@ def default() -> Setup:
 
 def full() -> Setup:
     """D = 64 with N = 30,000, where the error is halved, and D = 196 (14 x 14 patches, as in a ViT/16 at 224)."""
-    more = Realistic(points=30_000, descent=Descent(steps=1_200, rate_attention=20.0, rate_value=1e-3, log_every=20))
+    more = Realistic(points=30_000, descent=Descent(steps=600, log_every=10))
     larger = Realistic(
         grid=(14, 14),
         dim=32,
         spurious=0.083,
         points=20_000,
         diagonal=3.0,
-        descent=Descent(steps=300, rate_attention=100.0, rate_value=3e-4),
+        descent=Descent(steps=300, rate_attention=100.0, rate_value=3e-4, log_every=10),
     )
     return Setup((Case(more, error=0.0025, cosine=0.99), Case(larger, error=0.01, cosine=0.97, suffix="_196")))
 

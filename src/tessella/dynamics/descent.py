@@ -32,13 +32,13 @@ class DivergenceError(RuntimeError):
 class Descent:
     """How to descend: rates for A and v apart, since no single rate suits both beyond D = 16."""
 
-    steps: int = 500
-    rate_attention: float = 20.0
-    rate_value: float = 1e-3
+    steps: int = 250
+    rate_attention: float = 40.0
+    rate_value: float = 2e-3
     optimizer: Literal["gd", "adam"] = "gd"
     batch: int | None = None
     """Points a step; None for all. Minibatches come in the order of the sample, whose points are i.i.d."""
-    log_every: int = 10
+    log_every: int = 5
     snapshots: int = 25
     """How many snapshots of A to keep, spread evenly over the logged steps."""
 

@@ -22,7 +22,7 @@ from tessella.worlds.signal_sets import SignalSets
 
 @dataclass(frozen=True)
 class Realistic:
-    """One instance of (E). The defaults associate every row in about 3 s on two cores."""
+    """One instance of (E). The defaults associate every row in about 2 s on two cores."""
 
     sets: Literal["blocks", "bands", "random"] = "blocks"
     grid: tuple[int, int] = (8, 8)
