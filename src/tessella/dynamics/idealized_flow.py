@@ -70,16 +70,23 @@ def velocity(idealized: Idealized, at: Scalars) -> Float[np.ndarray, " 3"]:
     return -idealized.entry_gradient(idealized.loss_and_gradient(at)[1])
 
 
-def descend(idealized: Idealized, rate: float, steps: int, start: Scalars | None = None) -> IdealizedPath:
-    """(GD) on (P) with one learning rate `rate`, every step kept."""
+def descend(
+    idealized: Idealized,
+    rate: float,
+    steps: int,
+    start: Scalars | None = None,
+    rate_attention: float | None = None,
+) -> IdealizedPath:
+    """(GD) on (P) with the learning rate `rate`, every step kept; A may have a rate of its own."""
     if not rate > 0:
         raise ValueError(f"rate: got {rate}, expected a positive learning rate")
+    rates = np.array([rate, *[rate if rate_attention is None else rate_attention] * 2])
     at = np.array(start or idealized.problem.start)
     points, losses = [at], []
     for step in range(steps):
         loss, gradient = idealized.loss_and_gradient(Scalars(*at.tolist()))
         losses.append(loss)
-        at = at - rate * idealized.entry_gradient(gradient)
+        at = at - rates * idealized.entry_gradient(gradient)
         if not (np.abs(at) < _DIVERGED).all():
             raise ValueError(f"rate: got {rate}, expected a lower one; the descent diverged at step {step + 1}")
         points.append(at)

@@ -1,0 +1,89 @@
+"""Lemma 4.3: gamma outgrows |rho| at every step, hence gamma > |rho| from the first one on."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+
+from tessella.claims.claim import Bar, Claim, Context, Findings
+from tessella.dynamics.idealized import Idealized, IdealizedProblem
+from tessella.dynamics.idealized_flow import IdealizedPath, descend, flow, velocity
+
+
+@dataclass(frozen=True)
+class Setup:
+    """A grid of (D, lambda), each with every beta; nu is 1 / D^2 or the given floor."""
+
+    worlds: tuple[tuple[int, float], ...] = ((64, 4), (196, 4), (1_000, 9), (10_000, 16), (1_000_000, 16))
+    diagonals: tuple[float, ...] = (0.5, 1.0, 2.0, 3.0)
+    size: int = 4
+    descended: tuple[int, float] = (16, 2.0)
+    """(D, lambda) of the descent that is followed step by step with the paper's one learning rate."""
+    rate: float = 0.02
+    steps: int = 20_000
+    points: int = 100
+
+
+def problem(patches: int, size: int, expected: float, diagonal: float) -> IdealizedProblem:
+    """lambda = q (D - C), and nu = 1 / D^1.5."""
+    return IdealizedProblem(patches, size, expected / (patches - size), 3, patches**-1.5, diagonal)
+
+
+def increments(idealized: Idealized, path: IdealizedPath) -> tuple[np.ndarray, np.ndarray]:
+    """|d rho| / d gamma, and the lemma's hidden factor d gamma / (alpha^p Gamma G^(p-1)), along a path."""
+    speeds = np.array([velocity(idealized, path.at(index)) for index in range(len(path.time))])
+    within = np.array([idealized.attention(path.at(index)).within for index in range(len(path.time))])
+    power = idealized.problem.power
+    factor = speeds[:, 1] / (path.alpha**power * within * path.own_set_weight ** (power - 1))
+    return np.abs(speeds[:, 2]) / speeds[:, 1], factor
+
+
+def measure(setup: Setup, context: Context) -> Findings:
+    measured: dict[str, list[float]] = {"increment_ratio": [], "least_increment": [], "final_ratio": []}
+    runs = []
+    grid = list(itertools.product(setup.worlds, setup.diagonals))
+    for number, ((patches, expected), diagonal) in enumerate(grid):
+        context.progress(number / len(grid), f"D = {patches}, lambda = {expected:g}, beta = {diagonal:g}")
+        idealized = Idealized(problem(patches, setup.size, expected, diagonal))
+        path = flow(idealized, points=setup.points)
+        ratio, factor = increments(idealized, path)
+        measured["increment_ratio"].append(float(ratio.max()))
+        measured["least_increment"].append(float(factor.min()))
+        measured["final_ratio"].append(float(np.abs(path.rho[-1]) / path.gamma[-1]))
+        runs.append({
+            "patches": patches, "expected": expected, "diagonal": diagonal, "path": path, "ratio": ratio,
+            "factor": factor, "states": idealized.law.states, "loss": float(path.loss[-1]),
+        })  # fmt: skip
+    patches, expected = setup.descended
+    idealized = Idealized(problem(patches, setup.size, expected, 2.0))
+    path = descend(idealized, setup.rate, setup.steps)
+    moved = np.diff(path.gamma) - np.abs(np.diff(path.rho))
+    measured["steps_in_order"] = [float((moved > 0).mean())]
+    measured["steps_gamma_above"] = [float((path.gamma[1:] > np.abs(path.rho[1:])).mean())]
+    return Findings(measured, {"runs": runs, "descent": {"path": path, "patches": patches, "expected": expected}})
+
+
+CLAIM = Claim(
+    id="lem4.3",
+    statement=(
+        "At every step gamma, the attention within sets, grows by more than |rho|, the attention between sets, "
+        "moves; so gamma > |rho| at all t > 0, whatever D, lambda and beta."
+    ),
+    source="Jelassi, Sander, Li (NeurIPS 2022), Lemma 4.3",
+    default=Setup(),
+    full=Setup(
+        worlds=((64, 4), (64, 8), (196, 4), (196, 9), (1_000, 4), (1_000, 9), (10_000, 16), (10**6, 16), (10**8, 16)),
+        diagonals=(0.25, 0.5, 1.0, 2.0, 3.0, 4.0),
+        steps=60_000,
+    ),
+    bars=lambda setup: (
+        Bar("increment_ratio", "<", 1.0, "every run"),
+        Bar("least_increment", ">", 0.0, "every run"),
+        Bar("steps_in_order", ">=", 1.0),
+        Bar("steps_gamma_above", ">=", 1.0),
+    ),
+    measure=measure,
+    seeds=1,
+)
