@@ -15,6 +15,15 @@ MODULES = {
     "fig3": "fig3",
     "thm4.2": "thm4_2",
     "fig4": "fig4",
+    "mim.floor": "mim_floor",
+    "mim.area": "mim_area",
+    "mim.features": "mim_features",
+    "mim.phases": "mim_phases",
+    "mim.positions": "mim_positions",
+    "mim.contrastive": "mim_contrastive",
+    "mim.rate": "mim_rate",
+    "mim.diversity": "mim_diversity",
+    "mim.mae": "mim_mae",
 }
 """Claim id to module under `tessella.claims`, in the order in which the papers state them."""
 
