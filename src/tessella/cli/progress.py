@@ -13,6 +13,7 @@ class Bars:
     """A bar for each thing under way. Outside a terminal it draws nothing."""
 
     def __init__(self, shown: bool = True):
+        self._shown = shown and sys.stderr.isatty()
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}"),
@@ -24,7 +25,7 @@ class Bars:
             TextColumn("{task.fields[detail]}", style="dim"),
             console=Console(stderr=True),
             transient=True,
-            disable=not (shown and sys.stderr.isatty()),
+            disable=not self._shown,
         )
         self._tasks: dict[str, TaskID] = {}
 
@@ -45,3 +46,10 @@ class Bars:
         """Takes the bar of `name` away."""
         if name in self._tasks:
             self._progress.remove_task(self._tasks.pop(name))
+
+    def say(self, text: str, console: Console) -> None:
+        """Prints a line above the bars where they are drawn on the same terminal, and on the console elsewhere."""
+        if self._shown and console.is_terminal:
+            self._progress.console.print(text, highlight=False)
+        else:
+            console.print(text)

@@ -33,7 +33,7 @@ def run(options: argparse.Namespace) -> int:
                 bars.done(verdict.claim.id)
                 verdicts[verdict.claim.id] = verdict
                 if not to_stdout:
-                    _line(console, verdict)
+                    bars.say(_line(verdict), console)
     except DivergenceError as error:
         print(f"tessella: {error}", file=sys.stderr)
         return 1
@@ -49,9 +49,10 @@ def run(options: argparse.Namespace) -> int:
     return 0 if all(verdict.holds for verdict in ordered) else 1
 
 
-def _line(console: Console, verdict: Verdict) -> None:
+def _line(verdict: Verdict) -> str:
     mark = "[bold blue]✓ holds[/]" if verdict.holds else "[bold dark_orange]✗ does not hold[/]"
-    console.print(f"{mark}  [bold]{verdict.claim.id}[/]  ({verdict.seeds} seeds, {verdict.seconds:.1f} s)")
+    seeds = "1 seed" if verdict.seeds == 1 else f"{verdict.seeds} seeds"
+    return f"{mark}  [bold]{verdict.claim.id}[/]  ({seeds}, {verdict.seconds:.1f} s)"
 
 
 def _summary(console: Console, verdicts: list[Verdict]) -> None:

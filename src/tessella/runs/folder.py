@@ -12,10 +12,11 @@ checkpoint on resuming, so that no line stands twice and half a line is dropped.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -58,7 +59,7 @@ class RunFolder:
 
     def log(self, record: Mapping[str, Any]) -> None:
         """Appends one line to metrics.jsonl and hands it to the operating system."""
-        with self._metrics.open("a") as lines:
+        with _naming(self._metrics), self._metrics.open("a") as lines:
             lines.write(json.dumps(record) + "\n")
 
     def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
@@ -128,10 +129,20 @@ def write_text(path: Path, text: str) -> None:
     _replace(path, text.encode())
 
 
-def _replace(path: Path, content: bytes) -> None:
-    descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+@contextlib.contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    """A full disk is reported by the system without saying of which file: this adds it."""
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+def _replace(path: Path, content: bytes) -> None:
+    with _naming(path):
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with _naming(path), os.fdopen(descriptor, "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
