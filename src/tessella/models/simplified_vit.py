@@ -148,8 +148,7 @@ class LossGradient:
     def add(self, patches: Float[Tensor, "points patches dim"], label: Float[Tensor, " points"]) -> None:
         """Accumulates a slice of the sample; `patches` is contiguous."""
         points, count, dim = patches.shape
-        flat = patches.view(points * count, dim)
-        along = torch.mv(flat, self._value).view(points, count)
+        along = torch.mv(patches.view(points * count, dim), self._value).view(points, count)
         mixed = along @ self._mixing_t
         even = mixed ** (self._activation.degree - 1)
         output = torch.linalg.vecdot(mixed, even).add_(mixed.sum(1), alpha=self._activation.linear)
@@ -158,7 +157,9 @@ class LossGradient:
         # D sigma'(h) g, without D: it stands in both of the products below.
         by_mixed = even.mul_(self._activation.degree).add_(self._activation.linear).mul_(by_output[:, None])
         self._by_scores.addmm_(by_mixed.T, along)
-        self._by_value.addmv_(flat.T, (by_mixed @ self._mixing).view(-1))
+        # One short product a point, summed after: one long matrix-vector product would run on one core, and on a few
+        # of a GPU's.
+        self._by_value += torch.bmm((by_mixed @ self._mixing)[:, None, :], patches).sum((0, 1))
         # softplus(-margin), which torch rounds to -margin from 20 on.
         self._loss -= torch.nn.functional.logsigmoid(margin).sum(dtype=torch.float64)
 
