@@ -1,0 +1,134 @@
+"""The mixing of positional attention (Definition 3.2, its last line): PA = S V, one S for the whole batch.
+
+    mixed[b, i, h] = sum over j of S[h, i, j] values[b, j, h]
+
+S are the scores after the softmax, as the definition names them: they depend on positions alone, so that their
+softmax is taken once a step, and what is left for each image is a product. Values come as a projection leaves them,
+(batch, tokens, heads, head size), and the output has the same layout.
+
+The sum is linear in S and in the values, and so are its derivatives. Two operators are registered, each the
+derivative of the other, and autograd may differentiate them as often as it likes:
+
+    tessella::mix(S, V)         the sum above,
+    tessella::correlate(O, V)   sum over b and d of O[b, i, h, d] V[b, j, h, d], an (heads, tokens, tokens) array.
+
+They are the one dispatch point: a kernel for a device takes over with `register_kernel` on the two, and until one
+does, every device runs the matrix products below.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+LONG = 128
+"""From how many tokens on a CPU multiplies image by image: shorter products cost more to start than copies do."""
+
+
+def mix(
+    scores: Float[Tensor, "*heads rows columns"], values: Float[Tensor, "batch tokens heads size"]
+) -> Float[Tensor, "batch tokens heads size"]:
+    """S V for every image and head.
+
+    Scores of (heads, tokens, tokens) are shared by the batch. Scores of (batch, heads, tokens, tokens), one matrix for
+    each image as masked tokens need them, are multiplied as any batch of matrices. Under autocast both are brought to
+    its dtype, as for a matrix product.
+
+    >>> mix(torch.eye(3).expand(2, 3, 3), torch.ones(5, 3, 2, 4)).shape
+    torch.Size([5, 3, 2, 4])
+    """
+    _check(scores, values)
+    kind = values.device.type
+    if torch.is_autocast_enabled(kind) and torch.float64 not in (scores.dtype, values.dtype):
+        scores, values = scores.to(torch.get_autocast_dtype(kind)), values.to(torch.get_autocast_dtype(kind))
+    if scores.dtype != values.dtype:
+        raise ValueError(f"scores: got {scores.dtype}, expected {values.dtype} as the values have")
+    # ONNX knows no operator of ours; a broadcast product is the same sum.
+    if scores.ndim == 4 or torch.onnx.is_in_onnx_export():
+        return (scores @ values.transpose(1, 2)).transpose(1, 2)
+    mixed: Tensor = shared_mix(scores, values)
+    return mixed
+
+
+def _check(scores: Tensor, values: Tensor) -> None:
+    if values.ndim != 4:
+        raise ValueError(f"values: got shape {tuple(values.shape)}, expected (batch, tokens, heads, head size)")
+    batch, tokens, heads, _ = values.shape
+    expected = (heads, tokens, tokens) if scores.ndim == 3 else (batch, heads, tokens, tokens)
+    if tuple(scores.shape) != expected:
+        raise ValueError(
+            f"scores: got shape {tuple(scores.shape)}, expected {(heads, tokens, tokens)} for values of "
+            f"{tuple(values.shape)}"
+        )
+
+
+@torch.library.custom_op("tessella::mix", mutates_args=(), schema="(Tensor scores, Tensor values) -> Tensor")
+def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
+    """The operator behind `mix`, by matrix products."""
+    mixed = values.new_empty(values.shape)
+    if _image_by_image(values):
+        for image, into in zip(values, mixed, strict=True):
+            torch.bmm(scores, image.transpose(0, 1), out=into.transpose(0, 1))
+        return mixed
+    batch, tokens, heads, size = values.shape
+    product = torch.bmm(scores, _head_major(values)).view(heads, tokens, batch, size)
+    return mixed.copy_(product.permute(2, 1, 0, 3))
+
+
+@torch.library.custom_op("tessella::correlate", mutates_args=(), schema="(Tensor outputs, Tensor values) -> Tensor")
+def correlate(outputs: Tensor, values: Tensor) -> Tensor:
+    """The derivative of a loss in S, where `outputs` is its derivative in the mixed values; by matrix products."""
+    if _image_by_image(values):
+        heads, tokens = values.shape[2], values.shape[1]
+        total = values.new_zeros(heads, tokens, tokens)
+        for by_image, image in zip(outputs, values, strict=True):
+            total.baddbmm_(by_image.transpose(0, 1), image.permute(1, 2, 0))
+        return total
+    # One product over batch and head size together: a sum in pieces would round to a short dtype at each piece.
+    return torch.bmm(_head_major(outputs), _head_major(values).transpose(1, 2))
+
+
+def _image_by_image(values: Tensor) -> bool:
+    """Whether to multiply each image where it lies, without a copy: long products on a CPU, in its BLAS's dtypes."""
+    return values.device.type == "cpu" and values.shape[1] >= LONG and values.dtype in (torch.float32, torch.float64)
+
+
+def _head_major(values: Tensor) -> Tensor:
+    """(heads, tokens, batch x head size): the one copy that a single product for each head needs."""
+    batch, tokens, heads, size = values.shape
+    return values.permute(2, 1, 0, 3).reshape(heads, tokens, batch * size)
+
+
+@shared_mix.register_fake
+def _(scores: Tensor, values: Tensor) -> Tensor:
+    return values.new_empty(values.shape)
+
+
+@correlate.register_fake
+def _(outputs: Tensor, values: Tensor) -> Tensor:
+    return values.new_empty(values.shape[2], values.shape[1], values.shape[1])
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+    ctx.save_for_backward(*inputs)
+
+
+def _mix_backward(ctx: Any, by_mixed: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    scores, values = ctx.saved_tensors
+    by_scores = correlate(by_mixed, values) if ctx.needs_input_grad[0] else None
+    by_values = shared_mix(scores.transpose(1, 2), by_mixed) if ctx.needs_input_grad[1] else None
+    return by_scores, by_values
+
+
+def _correlate_backward(ctx: Any, by_total: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    outputs, values = ctx.saved_tensors
+    by_outputs = shared_mix(by_total, values) if ctx.needs_input_grad[0] else None
+    by_values = shared_mix(by_total.transpose(1, 2), outputs) if ctx.needs_input_grad[1] else None
+    return by_outputs, by_values
+
+
+shared_mix.register_autograd(_mix_backward, setup_context=_keep)
+correlate.register_autograd(_correlate_backward, setup_context=_keep)
