@@ -1,10 +1,35 @@
+import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import torch
 from hypothesis import settings
+
+
+def _declare_operators_of_torchvision() -> None:
+    """Lets torchvision's models import beside a torch that its compiled part was not built for.
+
+    Importing it registers functions for operators that the compiled part would have brought. Where that does not
+    load, their names are declared here, so that the models work and the operators do not.
+    """
+    found = importlib.util.find_spec("torchvision")
+    if found is None or found.origin is None:
+        return
+    compiled = list(Path(found.origin).parent.glob("_C*.so"))
+    try:
+        torch.ops.load_library(str(compiled[0]))
+    except (IndexError, OSError, RuntimeError):
+        declared = torch.library.Library("torchvision", "DEF")
+        for name in ("nms", "qnms"):
+            declared.define(f"{name}() -> ()")
+        _DECLARED.append(declared)
+
+
+_DECLARED: list[torch.library.Library] = []
+_declare_operators_of_torchvision()
 
 # How long an example takes says nothing on a machine that does other things too. In CI the examples are fixed.
 settings.register_profile("tessella", deadline=None, derandomize=bool(os.environ.get("CI")))

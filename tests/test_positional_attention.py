@@ -30,7 +30,7 @@ def layer_and_input(parametrisation, **options):
 def by_definition(layer, tokens, positions):
     """Definition 3.2 head by head and row by row, with explicit sums."""
     size, out = DIM // HEADS, torch.zeros_like(tokens)
-    values = layer.value(tokens)
+    values = layer.project_values(tokens)
     for h in range(HEADS):
         part = slice(h * size, (h + 1) * size)
         if layer.scores.parametrisation == "matrix":
@@ -42,7 +42,7 @@ def by_definition(layer, tokens, positions):
         for i in range(TOKENS):
             weights = A[i].exp() / sum(A[i, r].exp() for r in range(TOKENS))
             out[:, i, part] = sum(weights[j] * values[:, j, part] for j in range(TOKENS))
-    return layer.out(out)
+    return layer.project_out(out)
 
 
 @pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
@@ -73,9 +73,11 @@ def test_content_free_queries_and_keys_give_the_vanilla_layer():
         for projection in (layer.scores.query, layer.scores.key):
             projection.weight[:, half:] = 0
             projection.bias.normal_(generator=generator(5))
-        vanilla.qkv.weight.copy_(torch.cat([layer.scores.query.weight, layer.scores.key.weight, layer.value.weight]))
-        vanilla.qkv.bias.copy_(torch.cat([layer.scores.query.bias, layer.scores.key.bias, layer.value.bias]))
-        vanilla.out.load_state_dict(layer.out.state_dict())
+        vanilla.qkv.weight.copy_(
+            torch.cat([layer.scores.query.weight, layer.scores.key.weight, layer.project_values.weight])
+        )
+        vanilla.qkv.bias.copy_(torch.cat([layer.scores.query.bias, layer.scores.key.bias, layer.project_values.bias]))
+        vanilla.out.load_state_dict(layer.project_out.state_dict())
     tokens = content + positions
     torch.testing.assert_close(layer(tokens, positions), vanilla(tokens))
 

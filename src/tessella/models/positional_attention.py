@@ -39,7 +39,7 @@ class PositionalMixing(nn.Module):
         for name, chance in (("attention_dropout", attention_dropout), ("dropout", dropout)):
             if not 0.0 <= chance < 1.0:
                 raise ValueError(f"{name}: got {chance}, expected a probability of at least 0 and below 1")
-        self.scores, self.value, self.out = scores, value, out
+        self.scores, self.project_values, self.project_out = scores, value, out
         self.attention_dropout, self.dropout = nn.Dropout(attention_dropout), nn.Dropout(dropout)
 
     def mixed(
@@ -53,11 +53,11 @@ class PositionalMixing(nn.Module):
         batch, count, _ = tokens.shape
         if scores.shape[-1] != count:
             raise ValueError(f"tokens: got {count}, expected {scores.shape[-1]}, as many as there are positions")
-        values = self.value(tokens).view(batch, count, self.scores.heads, -1)
+        values = self.project_values(tokens).view(batch, count, self.scores.heads, -1)
         if not torch.is_autocast_enabled(values.device.type):
             scores = scores.to(values.dtype)
         merged = mix(scores, values).reshape(batch, count, -1)
-        mixed: Tensor = self.dropout(self.out(merged))
+        mixed: Tensor = self.dropout(self.project_out(merged))
         return mixed
 
 
@@ -83,7 +83,7 @@ class PositionalAttention(PositionalMixing):
     ):
         scores = PositionalScores(dim, heads, parametrisation, tokens, diagonal, bias, generator)
         super().__init__(scores, nn.Linear(dim, dim, bias), nn.Linear(dim, dim, bias), attention_dropout, dropout)
-        for projection in (self.value, self.out):
+        for projection in (self.project_values, self.project_out):
             nn.init.xavier_uniform_(projection.weight, generator=generator)  # type: ignore[arg-type]
             if bias:
                 nn.init.zeros_(projection.bias)  # type: ignore[arg-type]
