@@ -10,30 +10,25 @@ reference is `tessella.models.bilinear` as written, in d = features + P coordina
 from __future__ import annotations
 
 import argparse
-import dataclasses
 import json
-import statistics
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor
 
+from tessella.bench.benchmark import Case, median_ms, record
 from tessella.dynamics.masked_draws import Draws, layout_of
 from tessella.dynamics.masked_process import Run, descend
 from tessella.models.bilinear import reconstruction_loss
 from tessella.models.block_basis import Correlations, Sample, gradient
-from tessella.runs.environment import environment
 from tessella.worlds.masked_areas import MaskedAreas
 
 SIZES = {"C1 = 200, Cs = 8": (256, 3, 200, 8), "C1 = 32, Cs = 16": (256, 3, 32, 16)}
 BATCH = 32
 
 
-def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> dict[str, Any]:
+def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> Case:
     """P = 256, K = 3, 32 images: a step of the block basis, and one of autograd on the d x d model."""
     world = MaskedAreas.paper(*SIZES[name], seed=0)
     layout, sample = layout_of([world], device=device, dtype=dtype), _sample(world, device, dtype)
@@ -56,19 +51,17 @@ def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> dict[
     def products() -> Tensor:
         return (seen @ square.T).T @ seen
 
-    ours_ms, peer_ms, floor_ms = (_median_ms(call, repeats, device) for call in (ours, reference, products))
-    return {
-        "case": f"step, P = 256, K = 3, {name}, batch {BATCH}, {str(dtype).removeprefix('torch.')}",
-        "ours_ms": ours_ms,
-        "peer": "autograd on the d x d model",
-        "peer_ms": peer_ms,
-        "ratio": peer_ms / ours_ms,
-        "floor_ms": floor_ms,
-        "share_of_floor": floor_ms / ours_ms,
-    }
+    ours_ms, peer_ms, floor_ms = (median_ms(call, device, repeats) for call in (ours, reference, products))
+    return Case(
+        f"step, P = 256, K = 3, {name}, batch {BATCH}, {str(dtype).removeprefix('torch.')}",
+        ours_ms,
+        "autograd on the d x d model",
+        peer_ms,
+        floor_ms,
+    )
 
 
-def sweep_case(device: str, settings: int = 64, steps: int = 100) -> dict[str, Any]:
+def sweep_case(device: str, settings: int = 64, steps: int = 100) -> Case:
     """A sweep of sizes, gaps and seeds in one batched run, and the same settings one after the other."""
     shapes = [(64, 2, 32, 8), (64, 2, 16, 8), (100, 3, 60, 8), (100, 3, 20, 10)]
     runs = [Run(MaskedAreas.paper(*shapes[i % 4], seed=i), 10.0, 32, i) for i in range(settings)]
@@ -80,14 +73,10 @@ def sweep_case(device: str, settings: int = 64, steps: int = 100) -> dict[str, A
         for run in runs:
             descend([run], steps, device=device)
 
-    ours_ms, peer_ms = _median_ms(batched, 3, device), _median_ms(serial, 1, device)
-    return {
-        "case": f"sweep of {settings} settings, {steps} steps, float64",
-        "ours_ms": ours_ms,
-        "peer": "one setting after the other",
-        "peer_ms": peer_ms,
-        "ratio": peer_ms / ours_ms,
-    }
+    ours_ms, peer_ms = median_ms(batched, device, 3, warm_up=1), median_ms(serial, device, 1, warm_up=0)
+    return Case(
+        f"sweep of {settings} settings, {steps} steps, float64", ours_ms, "one setting after the other", peer_ms
+    )
 
 
 def _sample(world: MaskedAreas, device: str, dtype: torch.dtype) -> Sample:
@@ -109,40 +98,12 @@ def _dense(world: MaskedAreas, sample: Sample) -> tuple[Tensor, Tensor]:
     return images, unmasked.bool()
 
 
-def _median_ms(call: Callable[[], object], repeats: int, device: str) -> float:
-    """The median time of a call, after two to warm up; CUDA is waited for."""
-    times = []
-    for repeat in range(repeats + 2):
-        _wait(device)
-        start = time.perf_counter()
-        call()
-        _wait(device)
-        if repeat >= 2 or repeats == 1:
-            times.append(1e3 * (time.perf_counter() - start))
-        if repeats == 1:
-            break
-    return statistics.median(times)
-
-
-def _wait(device: str) -> None:
-    if device.startswith("cuda"):
-        torch.cuda.synchronize()
-
-
-def measure(device: str = "cpu", repeats: int = 20, sweep: bool | None = None) -> dict[str, Any]:
-    """All cases, in the shared form. The sweep is measured on a GPU, or where it is asked for."""
-    cases = [step_case(name, dtype, device, repeats) for name in SIZES for dtype in (torch.float64, torch.float32)]
+def cases(device: str = "cpu", repeats: int = 20, sweep: bool | None = None) -> list[Case]:
+    """All cases. The sweep is measured on a GPU, or where it is asked for."""
+    found = [step_case(name, dtype, device, repeats) for name in SIZES for dtype in (torch.float64, torch.float32)]
     if device.startswith("cuda") if sweep is None else sweep:
-        cases.append(sweep_case(device))
-    place = environment()
-    return {
-        "bench": "masked",
-        "cases": cases,
-        "command": f"python -m tessella.bench.masked --device {device} --repeats {repeats}",
-        "threads": torch.get_num_threads(),
-        "commit": place.commit,
-        "environment": dataclasses.asdict(place),
-    }
+        found.append(sweep_case(device))
+    return found
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -152,7 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--sweep", action="store_true", help="measure the batched sweep on a CPU too")
     parser.add_argument("--json", metavar="PATH", help="write the result here; - for the terminal")
     given = parser.parse_args(arguments)
-    result = measure(given.device, given.repeats, True if given.sweep else None)
+    command = f"python -m tessella.bench.masked --device {given.device} --repeats {given.repeats}"
+    result = record("masked", cases(given.device, given.repeats, True if given.sweep else None), command)
     text = json.dumps(result, indent=2)
     if given.json == "-":
         print(text)

@@ -90,6 +90,7 @@ class Draws:
         self._masked = torch.tensor([world.masked for world in worlds], device=device)[:, None, None, None]
         self._ratio = torch.tensor([world.ratio for world in worlds], device=device, dtype=torch.float64)
         self._bernoulli = torch.tensor([world.masking == "bernoulli" for world in worlds], device=device)
+        self._all_bernoulli = all(world.masking == "bernoulli" for world in worlds)
         self._one_law = all(world.law == worlds[0].law for world in worlds)
 
     def at(self, step: int) -> Sample:
@@ -99,7 +100,7 @@ class Draws:
     def _unmasked(self, step: int) -> Tensor:
         draws = uniforms(self._seeds, MASKS, step, self._shape, self._device)
         everywhere = self._ratio[:, None, None, None]
-        if not bool(self._bernoulli.all()):
+        if not self._all_bernoulli:
             ordered = draws.masked_fill(~self._real, 2.0).sort(-1).values
             place = (self._masked - 1).clamp_min(0).expand(*draws.shape[:3], 1)
             last = ordered.gather(-1, place)
