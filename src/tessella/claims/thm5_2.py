@@ -57,12 +57,19 @@ def measure(setup: Setup, context: Context) -> Findings:
     patches = [stage.patches for stage in setup.fixed.stages]
     for kind in ("scratch", "fixed"):
         needs = [measured[f"samples_{kind}_{each}"][0] for each in patches]
-        finite = all(math.isfinite(need) for need in needs)
-        slope = float(np.polyfit(np.log(patches), np.log(needs), 1)[0]) if finite else math.inf
-        measured[f"exponent_{kind}"] = [slope]
+        measured[f"exponent_{kind}"] = [_exponent(patches, needs)]
     ratios = [measured[f"ratio_{each}"][0] for each in patches]
     measured["ratio_growth"] = [ratios[-1] / ratios[0]]
     return Findings(measured, {"runs": runs, "target": target, "uniform_samples": setup.uniform_samples})
+
+
+def _exponent(patches: list[int], needs: list[float]) -> float:
+    """The power of D with which a need grows; not a number for one D, infinite where a need is."""
+    if len(patches) < 2:
+        return math.nan
+    if not all(math.isfinite(need) for need in needs):
+        return math.inf
+    return float(np.polyfit(np.log(patches), np.log(needs), 1)[0])
 
 
 def _scratch_ladder(setup: Setup, world: SignalSets, context: Context, number: int) -> Ladder:

@@ -100,9 +100,13 @@ def flow(
     target: float = 1e-4,
     start: Scalars | None = None,
     points: int = 400,
+    tolerance: float = 1e-8,
     tell: Callable[[float], None] = lambda fraction: None,
 ) -> IdealizedPath:
-    """The gradient flow until the loss is `target` or the time is `until` (10^4 D^2 where not given)."""
+    """The gradient flow until the loss is `target` or the time is `until` (10^4 D^2 where not given).
+
+    `tolerance` is the solver's, relative in each scalar.
+    """
     problem = idealized.problem
     first = np.array(start or problem.start)
     earliest = 1e-3 / problem.patches**2
@@ -128,8 +132,8 @@ def flow(
             (math.log(earliest), math.log(latest)),
             first / unit,
             method=method,
-            rtol=1e-8,
-            atol=[1e-9, 1e-12, 1e-12],
+            rtol=tolerance,
+            atol=[tolerance / 10, tolerance / 1e4, tolerance / 1e4],
             max_step=math.log(latest / earliest) / 100,
             events=above_target,
             dense_output=True,
