@@ -94,22 +94,37 @@ class Groups:
             place[s, k, inside] = g * wide + torch.arange(len(inside))
         return cls(keys.to(member.device), grouped.to(member.device), place.to(member.device))
 
-    def gathered(
-        self, weights: Float[Tensor, "settings patches rows"]
-    ) -> Float[Tensor, "settings clusters groups width rows"]:
-        """What each key has, brought to the groups' places."""
+    @property
+    def whole(self) -> bool:
+        """Whether there is one group of all keys, in their own order, so that none needs to be moved."""
+        return self.keys.shape[2] == 1 and self.keys.shape[3] == self.place.shape[2]
+
+    def sums(
+        self,
+        seen: Float[Tensor, "settings clusters groups areasxsamples width"],
+        weights: Float[Tensor, "settings patches rows"],
+    ) -> Float[Tensor, "settings clusters groups areasxsamples rows"]:
+        """For each area and image, the sum of the weights of the keys that are seen."""
         settings, patches, rows = weights.shape
+        if self.whole:
+            return (seen.flatten(1, 3) @ weights).view(*seen.shape[:4], rows)
         first = torch.arange(settings, device=weights.device)[:, None, None, None] * patches
         picked = weights.reshape(-1, rows).index_select(0, (self.keys + first).flatten())
-        return picked.view(*self.keys.shape, rows)
+        return seen @ picked.view(*self.keys.shape, rows)
 
-    def returned(
-        self, found: Float[Tensor, "settings clusters groups width rows"]
+    def spread(
+        self,
+        seen: Float[Tensor, "settings clusters groups areasxsamples width"],
+        worth: Float[Tensor, "settings clusters groups areasxsamples rows"],
     ) -> Float[Tensor, "settings patches rows"]:
-        """The sum over clusters of what was found at each key's place."""
-        settings, clusters, group, wide, rows = found.shape
+        """For each key, the sum of what it is worth to the areas and images that see it: the transpose of `sums`."""
+        settings, clusters, group, wide = self.keys.shape
+        rows = worth.shape[-1]
+        if self.whole:
+            return seen.flatten(1, 3).transpose(1, 2) @ worth.flatten(1, 3)
+        found = (seen.transpose(3, 4) @ worth).reshape(-1, rows)
         first = torch.arange(settings * clusters, device=found.device).view(settings, clusters, 1) * (group * wide)
-        picked = found.reshape(-1, rows).index_select(0, (self.place + first).flatten())
+        picked = found.index_select(0, (self.place + first).flatten())
         return picked.view(settings, clusters, -1, rows).sum(1)
 
 
@@ -176,7 +191,7 @@ def forward(theta: Correlations, layout: Layout, sample: Sample, features: bool 
     seen = (shown.gather(-1, place)[:, :, :, None] * groups.member[:, :, :, :, None]).flatten(3, 4)
     top = theta.ups.detach().masked_fill(~layout.real[:, None, :], -torch.inf).amax(-1, keepdim=True)
     position = (torch.exp(theta.ups - top) * layout.real[:, None, :]).transpose(1, 2)
-    sums = (seen @ groups.gathered(position)).view(settings, clusters, areas, samples, rows)
+    sums = groups.sums(seen, position).view(settings, clusters, areas, samples, rows)
     phi = theta.phi.permute(0, 2, 3, 1)[:, :, :, None]
     factor = torch.exp(_by_area(sample.z) * phi) if features else torch.ones_like(phi)
     weights = factor * sums
@@ -230,5 +245,5 @@ def gradient(
         hidden = -weight * mean * passed.inverse
         worth = worth.sub_(hidden[:, :, None])
         constant = hidden.sum((1, 2))[:, None]
-    along = layout.groups.returned(passed.seen.transpose(3, 4) @ worth.reshape(*passed.seen.shape[:4], -1))
+    along = layout.groups.spread(passed.seen, worth.reshape(*passed.seen.shape[:4], -1))
     return Correlations(phi, along.add_(constant).mul_(passed.position).transpose(1, 2))
