@@ -23,7 +23,7 @@ class Sweep:
     patches: int = 256
     clusters: int = 3
     local_size: int = 8
-    global_sizes: tuple[int, ...] = (64, 88, 112, 136, 160, 184, 200)
+    global_sizes: tuple[int, ...] = (40, 64, 88, 112, 136, 160, 184, 200)
     negative: tuple[int, int] = (32, 16)
     """Global and local size of the world with a negative gap."""
     rate: float = 10.0
@@ -146,7 +146,7 @@ CLAIM = Claim(
     ),
     source="Huang, Wen, Chi, Liang (arXiv 2403.02233), phases of training; as recalled. Rate formula derived here",
     default=Sweep(),
-    full=Sweep(global_sizes=(64, 72, 80, 88, 96, 112, 128, 144, 160, 176, 192, 200, 208, 216), batch=256, rows=16),
+    full=Sweep(global_sizes=(40, 64, 72, 80, 88, 96, 112, 128, 144, 160, 176, 192, 200, 208, 216), batch=256, rows=16),
     bars=bars,
     measure=measure,
     seeds=3,

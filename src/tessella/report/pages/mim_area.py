@@ -21,9 +21,7 @@ def content(verdict: Verdict) -> Content:
     sections = [
         Section("What happens here, for someone who has not read the paper", introduction()),
         Section("Watch attention find the areas", training_player(last)),
-        Section(
-            "Where the local areas need not be let go of first", training_player(smallest_gap(runs), "negative-gap")
-        ),
+        Section("A negative gap: nothing to let go of first", training_player(smallest_gap(runs), "negative-gap")),
         Section(
             "The end",
             figure(

@@ -22,6 +22,7 @@ def content(verdict: Verdict) -> Content:
     maps, panels = figures.panels(columns // 2, width=2.4, height=2.4, rows=2)
     for axes, (name, values) in zip(panels, evidence["maps"].items(), strict=True):
         figures.matrix(axes, values, name.replace("_", " ").replace(", ", ",\n"))
+        axes.images[0].set_clim(0, 1)
         axes.set(xlabel="attended area", ylabel="asking area")
     sections = [
         Section(
