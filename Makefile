@@ -3,6 +3,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
 PAGE ?= build/demo
+# What the tests need of the extra [vision], pinned to torch 2.13 and without dependencies: both ask for a torch of
+# their own, which would replace a CPU build by gigabytes of CUDA packages. What timm needs besides comes with [hf].
+VISION ?= timm==1.0.31 torchvision==0.28.0
 
 .PHONY: demo test lint types check clean
 
@@ -29,7 +32,8 @@ $(VENV)/.installed: pyproject.toml | $(VENV)/bin/python
 	touch $@
 
 $(VENV)/.installed-dev: pyproject.toml $(VENV)/.installed
-	$(BIN)/pip install --quiet --editable ".[dev]"
+	$(BIN)/pip install --quiet --editable ".[dev,hf]"
+	$(BIN)/pip install --quiet --no-deps $(VISION)
 	touch $@
 
 clean:

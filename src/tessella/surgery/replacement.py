@@ -1,6 +1,6 @@
 """`use_positional`: positional attention in the place of self-attention, in a model that someone else wrote.
 
-    from tessella import use_positional
+    from tessella.surgery.replacement import use_positional
     replaced = use_positional(model)                              # queries and keys kept, now on the encodings
     replaced = use_positional(model, "matrix")                    # A itself, sigma_A on the diagonal
     optimiser = torch.optim.AdamW(parameter_groups(model, 1e-3))  # made after the swap, since parameters are new
