@@ -100,7 +100,8 @@ def bars(setup: Setup) -> tuple[Bar, ...]:
     stuck = [
         Bar(f"error_uniform_{each}", ">=", 2 * setup.fixed.target) for each in patches if each not in setup.ignored
     ]
-    return (Bar("exponent_scratch", ">=", 0.5), Bar("ratio_growth", ">", 1.0), *grown, *stuck)
+    growth = [Bar("exponent_scratch", ">=", 0.5), Bar("ratio_growth", ">", 1.0)] if len(patches) > 1 else []
+    return (*growth, *grown, *stuck)
 
 
 CLAIM = Claim(
