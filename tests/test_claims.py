@@ -9,7 +9,7 @@ from scipy import stats
 
 from tessella.claims import catalogue
 from tessella.claims.claim import Bar, Claim, Context, Findings, Interval, Verdict
-from tessella.claims.verify import Request, verify, verify_all
+from tessella.claims.verify import Request, check_needs, verify, verify_all
 from tessella.runs.environment import environment
 
 
@@ -81,6 +81,13 @@ def test_patterns_select_in_the_catalogues_order() -> None:
     assert catalogue.select([]) == list(catalogue.MODULES)
     with pytest.raises(ValueError, match=r"claim: got 'thm9', expected one of fig1b, "):
         catalogue.select(["thm9"])
+
+
+def test_a_missing_extra_is_named_before_any_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    check_needs(["mim.mae"])
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ValueError, match=r"mim.mae: sklearn is not installed; pip install 'tessella\[digits\]'"):
+        check_needs(["fig1b", "mim.mae"])
 
 
 def test_progress_runs_from_0_to_1() -> None:

@@ -107,6 +107,8 @@ class Claim:
     measure: Callable[[Any, Context], Findings]
     seeds: int = 5
     """How many seeds it takes where the user names no number; 1 for a claim without randomness."""
+    needs: tuple[str, ...] = ()
+    """Modules outside the core dependencies that it imports, such as `sklearn`."""
 
 
 @dataclass(frozen=True)

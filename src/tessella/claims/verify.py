@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import multiprocessing
 import queue
 import time
@@ -17,6 +18,9 @@ from tessella.claims.catalogue import load
 from tessella.claims.claim import Context, Findings, Verdict
 from tessella.runs.environment import environment
 
+EXTRAS = {"sklearn": "digits"}
+"""Which of the package's extras brings a module that a claim needs."""
+
 Tell = Callable[[str, float, str], None]
 """Called with a claim's id, the fraction of it that is done, and a few words."""
 
@@ -31,6 +35,17 @@ class Request:
     full: bool = False
     device: str = "cpu"
     folder: Path | None = None
+
+
+def check_needs(ids: Sequence[str]) -> None:
+    """Says in one line, before any work, which extra is missing for which claim."""
+    for claim_id in ids:
+        for module in load(claim_id).needs:
+            if importlib.util.find_spec(module) is None:
+                extra = EXTRAS[module]
+                raise ValueError(
+                    f"{claim_id}: {module} is not installed; pip install 'tessella[{extra}]', or name other claims"
+                )
 
 
 def verify(request: Request, claim_id: str, tell: Tell) -> Verdict:

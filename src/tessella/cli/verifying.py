@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tessella.claims.claim import Verdict
-from tessella.claims.verify import Request, verify_all
+from tessella.claims.verify import Request, check_needs, verify_all
 from tessella.cli.progress import Bars
 from tessella.dynamics.descent import DivergenceError
 from tessella.report.wording import number
@@ -20,6 +20,7 @@ from tessella.runs.folder import checked_folder, write_json
 
 def run(options: argparse.Namespace) -> int:
     request = Request(tuple(options.ids), options.seeds, options.full, checked_device(options.device), options.folder)
+    check_needs(request.ids)
     to_stdout = options.json is not None and str(options.json) == "-"
     json_folder = options.json.parent if options.json is not None and not to_stdout else None
     for folder in (options.page, options.folder, options.save, json_folder):

@@ -45,7 +45,7 @@ def content(verdict: Verdict) -> Content:
 
 
 def write_pages(verdicts: Sequence[Verdict], folder: Path, command: str) -> Path:
-    """Writes a page for each verdict, its figures as PDF and SVG under `figures/`, and the index; returns the index's path."""
+    """Writes a page for each verdict, its figures under `figures/`, and the index, whose path it returns."""
     (folder / "figures").mkdir(parents=True, exist_ok=True)
     for verdict in verdicts:
         shown = content(verdict)

@@ -24,7 +24,7 @@ class Digits:
         try:
             from sklearn.datasets import load_digits
         except ImportError as error:
-            raise ModuleNotFoundError("digits: scikit-learn is missing, pip install scikit-learn") from error
+            raise ModuleNotFoundError("digits: sklearn is not installed; pip install 'tessella[digits]'") from error
         found = load_digits()
         images = torch.from_numpy(found.images).float() / 8 - 1
         labels = torch.from_numpy(found.target).long()
