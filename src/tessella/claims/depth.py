@@ -45,7 +45,7 @@ def measure(setup: Setup, context: Context) -> Findings:
             "exact_rows_least": min(each.exact_rows for each in found),
         }
         for name, value in values.items():
-            measured.setdefault(f"{name}_{layers}", []).append(value)
+            measured.setdefault(f"{name}_{layers}_{side * side}", []).append(value)
         runs.append({
             "patches": side * side, "layers": layers, "seed": seed, "partition": partition, "steps": run.steps,
             "loss": run.loss, "error": run.error, "found": found, "logits": [each.numpy() for each in run.logits],
@@ -54,12 +54,16 @@ def measure(setup: Setup, context: Context) -> Findings:
 
 
 def bars(setup: Setup) -> tuple[Bar, ...]:
-    """A set-up's runs at both sizes are held to the same bars."""
-    listed = [Bar(f"error_{layers}", "<=", 0.01, "every run") for layers in setup.layers]
-    listed += [Bar(f"rand_index_best_{layers}", ">=", 0.9, "every run") for layers in setup.layers]
-    listed += [
-        Bar(f"exact_rows_least_{layers}", ">=", 0.95, why_not=EVERY_LAYER) for layers in setup.layers if layers > 1
-    ]
+    """Names end in the number of layers and D."""
+    listed = []
+    for (side, _), layers in itertools.product(setup.worlds, setup.layers):
+        suffix = f"{layers}_{side * side}"
+        listed += [
+            Bar(f"error_{suffix}", "<=", 0.01, "every run"),
+            Bar(f"rand_index_best_{suffix}", ">=", 0.9, "every run"),
+        ]
+        if layers > 1:
+            listed.append(Bar(f"exact_rows_least_{suffix}", ">=", 0.95, why_not=EVERY_LAYER))
     return tuple(listed)
 
 

@@ -30,7 +30,9 @@ def content(verdict: Verdict) -> Content:
     for run in runs:
         problem, path, found = run["problem"], run["path"], run["events"]
         label = f"D = {problem.patches:,}"
-        stop = f"{label}: blue and red patches pull to opposite sides, in units of the strongest patch of the moment."
+        stop = (
+            f"{label}: blue and orange patches pull to opposite sides, in units of the strongest patch of the moment."
+        )
         sections.append(
             Section(
                 f"The events at {label}", process_player(f"events-{problem.patches}", problem, run["law"], path, stop)
