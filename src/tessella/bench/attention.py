@@ -7,14 +7,15 @@ the output projection reads: every backend of scaled_dot_product_attention that 
 The floor counts what the mixing cannot avoid, with S made and stored: 2 B H T^2 size operations forward and three
 times that with the backward; values, scores and outputs moved once forward, and with the backward the gradient of
 the outputs, values and scores read and both gradients written. Operations go at the rate of a square matrix product,
-bytes at that of a copy, both timed in this run; the larger of the two times is the floor.
+bytes at that of a copy, both timed in the same rounds; the larger of the two times is the floor. A product
+or a copy can meet quieter moments than the mixing does, so that a share is no more exact than the machine is idle.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -71,44 +72,28 @@ GPU_SIZES = (
 )
 
 
-@dataclass(frozen=True)
-class Rates:
-    """What this device does in this run: operations and bytes a millisecond."""
-
-    operations: float
-    bytes_moved: float
-
-    @classmethod
-    def measured(cls, device: str, dtype: torch.dtype) -> Rates:
-        on_gpu = torch.device(device).type == "cuda"
-        side, length = (8192, 2**28) if on_gpu else (1024, 2**25)
-        a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
-        source = torch.zeros(length, device=device, dtype=dtype)
-        target = torch.empty_like(source)
-        product_ms = median_ms(lambda: torch.mm(a, b), device, repeats=10)
-        copy_ms = median_ms(lambda: target.copy_(source), device, repeats=10)
-        return cls(2 * side**3 / product_ms, 2 * length * dtype.itemsize / copy_ms)
-
-    def floor_ms(self, size: Size, backward: bool) -> float:
-        return max(size.operations(backward) / self.operations, size.bytes_moved(backward) / self.bytes_moved)
-
-
-def _timed(call: Callable[[], object], device: str) -> float:
-    on_gpu = torch.device(device).type == "cuda"
-    return median_ms(call, device, repeats=30 if on_gpu else 9, warm_up=5 if on_gpu else 1)
+def side_by_side(calls: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
+    """The median time of each call, in rounds of one call each: what else the machine does meets them all alike."""
+    rounds = 30 if torch.device(device).type == "cuda" else 9
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(rounds + 2):
+        for name, call in calls.items():
+            taken = median_ms(call, device, repeats=1, warm_up=0)
+            if number >= 2:
+                times[name].append(taken)
+    return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def cases(device: str) -> list[Case]:
     """The mixing core forward and with its backward, and a whole ViT forward."""
     on_gpu = torch.device(device).type == "cuda"
     sizes = GPU_SIZES if on_gpu else CPU_SIZES
-    rates = {dtype: Rates.measured(device, dtype) for dtype in dict.fromkeys(size.dtype for size in sizes)}
-    cores = [core(size, backward, rates[size.dtype], device) for backward in (False, True) for size in sizes]
+    cores = [core(size, backward, device) for backward in (False, True) for size in sizes]
     return cores + [inference(name, shape, batch, device) for name, shape, batch in _vits(on_gpu)]
 
 
-def core(size: Size, backward: bool, rates: Rates, device: str) -> Case:
-    """Softmax and mixing against fused attention."""
+def core(size: Size, backward: bool, device: str) -> Case:
+    """Softmax and mixing against fused attention, beside a matrix product and a copy for the floor."""
     generator = torch.Generator().manual_seed(0)
     layout = (size.batch, size.tokens, size.heads, size.size)
 
@@ -126,31 +111,54 @@ def core(size: Size, backward: bool, rates: Rates, device: str) -> Case:
         q, k, v = qkv.permute(2, 0, 3, 1, 4)
         return scaled_dot_product_attention(q, k, v).transpose(1, 2).contiguous()
 
-    ours_ms = _timed(whole(lambda: mix(torch.softmax(logits, -1), values), (logits, values)), device)
-    more: dict[str, Any] = {}
-    if not backward:
-        scores = torch.softmax(logits, -1)
-        more["scores_at_hand_ms"] = _timed(lambda: mix(scores, values), device)
-    peers = _peers(whole(fused, (qkv,)), device)
-    peer = min(peers, key=lambda name: peers[name])
-    more |= {f"sdpa_{name}_ms": ms for name, ms in peers.items()}
-    more |= {"operations": size.operations(backward), "bytes": size.bytes_moved(backward)}
-    more |= {"matrix_tflop_per_s": rates.operations / 1e9, "copy_gb_per_s": rates.bytes_moved / 1e6}
-    title = "forward and backward" if backward else "forward"
-    return Case(f"{title}, {size}", ours_ms, f"SDPA, {peer}", peers[peer], rates.floor_ms(size, backward), more)
+    yardsticks, operations, moved = _yardsticks(device, size.dtype)
+    calls = {"ours": whole(lambda: mix(torch.softmax(logits, -1), values), (logits, values)), **yardsticks}
+    peers = _peers(whole(fused, (qkv,)))
+    times = side_by_side({**calls, **peers}, device)
+    rate, bandwidth = operations / times["product"], moved / times["copy"]
+    floor_ms = max(size.operations(backward) / rate, size.bytes_moved(backward) / bandwidth)
+    peer = min(peers, key=lambda name: times[name])
+    return Case(
+        f"{'forward and backward' if backward else 'forward'}, {size}",
+        times["ours"],
+        peer,
+        times[peer],
+        floor_ms,
+        {
+            **{f"{name} ms": times[name] for name in peers},
+            "operations": size.operations(backward),
+            "bytes": size.bytes_moved(backward),
+            "matrix_gflop_per_s": rate / 1e6,
+            "copy_gb_per_s": bandwidth / 1e6,
+        },
+    )
 
 
-def _peers(call: Callable[[], object], device: str) -> dict[str, float]:
-    """The time of every backend that takes these inputs on this device."""
-    times = {}
+def _yardsticks(device: str, dtype: torch.dtype) -> tuple[dict[str, Callable[[], object]], int, int]:
+    """A square product and a copy, the operations of the one and the bytes that the other moves."""
+    side, length = (8192, 2**28) if torch.device(device).type == "cuda" else (1024, 2**24)
+    a, b = (torch.randn(side, side, device=device).to(dtype) for _ in range(2))
+    source = torch.zeros(length, device=device, dtype=dtype)
+    target = torch.empty_like(source)
+    calls: dict[str, Callable[[], object]] = {"product": lambda: torch.mm(a, b), "copy": lambda: target.copy_(source)}
+    return calls, 2 * side**3, 2 * length * dtype.itemsize
+
+
+def _peers(call: Callable[[], object]) -> dict[str, Callable[[], object]]:
+    """The call under every backend that takes these inputs on this device."""
+    found: dict[str, Callable[[], object]] = {}
     for name, backend in BACKENDS.items():
-        with sdpa_kernel(backend):
-            try:
+
+        def under(backend: SDPBackend = backend) -> None:
+            with sdpa_kernel(backend):
                 call()
-            except RuntimeError:
-                continue
-            times[name] = _timed(call, device)
-    return times
+
+        try:
+            under()
+        except RuntimeError:
+            continue
+        found[f"SDPA {name}"] = under
+    return found
 
 
 def inference(name: str, shape: ViTShape, batch: int, device: str) -> Case:
@@ -160,12 +168,10 @@ def inference(name: str, shape: ViTShape, batch: int, device: str) -> Case:
     images = torch.randn(batch, 3, shape.image, shape.image, generator=torch.Generator().manual_seed(0))
     images = images.to(device, dtype)
     ours, vanilla = (ViT(shape, attention).to(device, dtype).eval() for attention in ("matrix", "vanilla"))
-    with torch.inference_mode():
-        with held_scores(ours):
-            ours_ms = _timed(lambda: ours(images), device)
-        vanilla_ms = _timed(lambda: vanilla(images), device)
+    with torch.inference_mode(), held_scores(ours):
+        times = side_by_side({"ours": lambda: ours(images), "vanilla": lambda: vanilla(images)}, device)
     title = f"{name}, inference, batch {batch}, {str(dtype).removeprefix('torch.')}, not compiled"
-    return Case(title, ours_ms, "vanilla attention by SDPA", vanilla_ms)
+    return Case(title, times["ours"], "vanilla attention by SDPA", times["vanilla"])
 
 
 def _vits(on_gpu: bool) -> list[tuple[str, ViTShape, int]]:

@@ -71,7 +71,7 @@ def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
     mixed = values.new_empty(values.shape)
     if _image_by_image(values):
         for image, into in zip(values, mixed, strict=True):
-            torch.bmm(scores, image.transpose(0, 1), out=into.transpose(0, 1))
+            into.transpose(0, 1).copy_(torch.bmm(scores, image.transpose(0, 1)))
         return mixed
     batch, tokens, heads, size = values.shape
     product = torch.bmm(scores, _head_major(values)).view(heads, tokens, batch, size)
@@ -81,18 +81,16 @@ def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
 @torch.library.custom_op("tessella::correlate", mutates_args=(), schema="(Tensor outputs, Tensor values) -> Tensor")
 def correlate(outputs: Tensor, values: Tensor) -> Tensor:
     """The derivative of a loss in S, where `outputs` is its derivative in the mixed values; by matrix products."""
-    if _image_by_image(values):
-        heads, tokens = values.shape[2], values.shape[1]
-        total = values.new_zeros(heads, tokens, tokens)
-        for by_image, image in zip(outputs, values, strict=True):
-            total.baddbmm_(by_image.transpose(0, 1), image.permute(1, 2, 0))
-        return total
     # One product over batch and head size together: a sum in pieces would round to a short dtype at each piece.
     return torch.bmm(_head_major(outputs), _head_major(values).transpose(1, 2))
 
 
 def _image_by_image(values: Tensor) -> bool:
-    """Whether to multiply each image where it lies, without a copy: long products on a CPU, in its BLAS's dtypes."""
+    """Whether to multiply each image where its values lie: long products on a CPU, in the dtypes of its BLAS.
+
+    The result of one image is still in the cache when it is put in place. Writing it there at once would make of one
+    batched product one for each head, and as many times that threads wait for each other.
+    """
     return values.device.type == "cpu" and values.shape[1] >= LONG and values.dtype in (torch.float32, torch.float64)
 
 
