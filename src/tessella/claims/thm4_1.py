@@ -48,6 +48,11 @@ def associates(idealized: Idealized, path: IdealizedPath) -> bool:
     return min(end.gamma, idealized.problem.diagonal) > end.rho
 
 
+def _rises(values: np.ndarray) -> float:
+    """The share of steps that do not fall, but for the solver's tolerance."""
+    return float((np.diff(values) > -1e-8 * values[1:]).mean())
+
+
 def _off_best(idealized: Idealized, path: IdealizedPath, since: float, places: int = 30) -> float:
     """How far alpha is, after Event I, from the alpha of least loss for the gamma and rho of the moment."""
     settled = np.flatnonzero(path.time >= 10 * since)
@@ -76,7 +81,7 @@ def measure(setup: Setup, context: Context) -> Findings:
             "alpha_rise": found.peak_alpha / found.plateau_alpha,
             "alpha_final_over_peak": found.final_alpha / found.peak_alpha,
             "alpha_off_best": _off_best(idealized, path, found.plateau),
-            "own_set_rises": float((np.diff((path.alpha * path.own_set_weight)[third]) > 0).mean()),
+            "own_set_rises": _rises((path.alpha * path.own_set_weight)[third]),
             "time_I": found.plateau,
             "time_II": found.association,
             "time_II_clear": found.clear_association,

@@ -100,7 +100,7 @@ def bars(setup: Setup) -> tuple[Bar, ...]:
     stuck = [
         Bar(f"error_uniform_{each}", ">=", 2 * setup.fixed.target) for each in patches if each not in setup.ignored
     ]
-    growth = [Bar("exponent_scratch", ">=", 0.5), Bar("ratio_growth", ">", 1.0)] if len(patches) > 1 else []
+    growth = [Bar("exponent_scratch", ">=", 0.5)] if len(patches) > 1 else []
     return (*growth, *grown, *stuck)
 
 
