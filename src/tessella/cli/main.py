@@ -97,7 +97,7 @@ def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.set_defaults(module="rendering")
 
 
-BENCHES = {"attention": "attention", "descent": "descent", "masked": "masked"}
+BENCHES = {"attention": "attention", "descent": "descent", "idealized": "idealized", "masked": "masked"}
 """Benchmark name to module under `tessella.bench`."""
 
 
