@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import multiprocessing
+import os
 import queue
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -68,6 +70,7 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
     threads = max(1, torch.get_num_threads() // jobs)
     method = multiprocessing.get_context("spawn")
     with (
+        _threads_of_children(threads),
         method.Manager() as manager,
         ProcessPoolExecutor(jobs, method, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
     ):
@@ -81,6 +84,22 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+@contextlib.contextmanager
+def _threads_of_children(threads: int) -> Iterator[None]:
+    """Limits what the numerical libraries of processes started within may use: torch is not the only one."""
+    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    before = {name: os.environ.get(name) for name in names}
+    os.environ.update(dict.fromkeys(names, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def _measure(request: Request, claim_id: str, messages: Any) -> tuple[Any, int, Findings, float]:
