@@ -66,9 +66,22 @@ def _check(scores: Tensor, values: Tensor) -> None:
 def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
     """The operator behind `mix`, by matrix products."""
     mixed = values.new_empty(values.shape)
-    batch, tokens, heads, size = values.shape
-    product = torch.bmm(scores, _head_major(values)).view(heads, tokens, batch, size)
-    return mixed.copy_(product.permute(2, 1, 0, 3))
+    tokens, heads, size = values.shape[1:]
+    images = max(1, _slice_length(values))
+    for some, into in zip(values.split(images), mixed.split(images), strict=True):
+        product = torch.bmm(scores, _head_major(some)).view(heads, tokens, len(some), size)
+        into.copy_(product.permute(2, 1, 0, 3))
+    return mixed
+
+
+def _slice_length(values: Tensor) -> int:
+    """How many images to multiply at a time: all on a GPU; on a CPU 2.5 MB of values, whose copies stay in the cache.
+
+    Smaller slices gain nothing, and each costs the threads a wait for each other, which on a busy machine is long.
+    """
+    if values.device.type != "cpu":
+        return len(values)
+    return 2_500_000 // max(1, values[:1].numel() * values.element_size())
 
 
 @torch.library.custom_op("tessella::correlate", mutates_args=(), schema="(Tensor outputs, Tensor values) -> Tensor")
@@ -79,11 +92,7 @@ def correlate(outputs: Tensor, values: Tensor) -> Tensor:
 
 
 def _head_major(values: Tensor) -> Tensor:
-    """(heads, tokens, batch x head size): the one copy that a single product for each head needs.
-
-    Products image by image need none, and on one idle thread are a sixth faster. But they are as many parallel
-    regions as there are images, and threads that wait for each other at every one made them several times slower.
-    """
+    """(heads, tokens, batch x head size): the one copy that a single product for each head needs."""
     batch, tokens, heads, size = values.shape
     return values.permute(2, 1, 0, 3).reshape(heads, tokens, batch * size)
 
