@@ -142,3 +142,13 @@ def test_a_wrong_field_is_named(assignment: str, message: str) -> None:
     with pytest.raises(ValueError, match=r"^set: ") as stopped:
         changed(Realistic(), [assignment])
     assert message in str(stopped.value)
+
+
+def test_every_public_name_is_where_the_package_says() -> None:
+    import tessella
+
+    for name in tessella.__all__:
+        assert getattr(tessella, name).__name__ in (name, "run")
+    assert dir(tessella) == tessella.__all__
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tessella.nothing

@@ -16,9 +16,15 @@ if TYPE_CHECKING:
     from tessella.dynamics.realistic import Outcome, Realistic
     from tessella.dynamics.realistic import run as solve
     from tessella.dynamics.sample import HeldSample
+    from tessella.models.positional_attention import PositionalAttention, parameter_groups
+    from tessella.models.positional_mixing import mix
+    from tessella.models.positional_scores import held_scores
     from tessella.models.simplified_vit import Activation, SimplifiedViT, loss_gradient
+    from tessella.models.vit import ViT, ViTShape
     from tessella.structure.association import Association, association
     from tessella.structure.partition import Partition
+    from tessella.surgery.replacement import use_positional
+    from tessella.worlds.masked_areas import MaskedAreas
     from tessella.worlds.signal_sets import SignalSets
 
 _PLACES = {
@@ -26,17 +32,25 @@ _PLACES = {
     "Association": "structure.association",
     "Descent": "dynamics.descent",
     "HeldSample": "dynamics.sample",
+    "MaskedAreas": "worlds.masked_areas",
     "Outcome": "dynamics.realistic",
     "Partition": "structure.partition",
+    "PositionalAttention": "models.positional_attention",
     "Realistic": "dynamics.realistic",
     "SignalSets": "worlds.signal_sets",
     "SimplifiedViT": "models.simplified_vit",
     "Trajectory": "dynamics.descent",
+    "ViT": "models.vit",
+    "ViTShape": "models.vit",
     "Watch": "dynamics.descent",
     "association": "structure.association",
     "descend": "dynamics.descent",
+    "held_scores": "models.positional_scores",
     "loss_gradient": "models.simplified_vit",
+    "mix": "models.positional_mixing",
+    "parameter_groups": "models.positional_attention",
     "solve": "dynamics.realistic",
+    "use_positional": "surgery.replacement",
 }
 """Where the public names live. They are imported when first used, so that the command line answers at once."""
 
@@ -47,17 +61,25 @@ __all__ = [
     "Association",
     "Descent",
     "HeldSample",
+    "MaskedAreas",
     "Outcome",
     "Partition",
+    "PositionalAttention",
     "Realistic",
     "SignalSets",
     "SimplifiedViT",
     "Trajectory",
+    "ViT",
+    "ViTShape",
     "Watch",
     "association",
     "descend",
+    "held_scores",
     "loss_gradient",
+    "mix",
+    "parameter_groups",
     "solve",
+    "use_positional",
 ]
 
 
