@@ -108,3 +108,11 @@ def test_the_smallest_partitions_work(patches: int) -> None:
 def test_wrong_input_is_named(matrix: torch.Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         association(matrix, Partition.bands(2, 2))
+
+
+def test_matrices_in_short_precision_and_at_the_edge_of_long_are_read() -> None:
+    partition = Partition.bands(4, 4)
+    assert association(partition.same_set.to(torch.bfloat16), partition).performs
+    assert association(partition.same_set.double() * 1.5e308 - 1e308, partition).rand_index == 1.0
+    with pytest.raises(ValueError, match="complex64, expected real numbers"):
+        association(torch.zeros(16, 16, dtype=torch.complex64), partition)

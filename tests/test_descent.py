@@ -1,4 +1,5 @@
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -193,3 +194,33 @@ def test_nan_in_x_names_the_data_point() -> None:
     patches[3, 1, 0] = float("nan")
     with pytest.raises(ValueError, match="NaN or infinity in data point 3"):
         HeldSample(patches, torch.ones(5))
+
+
+def test_a_streamed_sample_gives_the_same_bits_as_a_held_one() -> None:
+    batch = WORLD.sample(12_000, 3)
+    at = [SimplifiedViT.initialised(16, 6, 2.0, 1e-2, 0) for _ in range(2)]
+    samples = (HeldSample(batch.patches, batch.label), StreamedSample(WORLD, 12_000, 3, torch.float32, "cpu"))
+    for model_of_this, data in zip(at, samples, strict=True):
+        descend(model_of_this, data, Watch(WORLD, WORLD.project(100, 2)), Descent(3, 1.5, 0.02))
+    assert torch.equal(at[0].attention, at[1].attention)
+    assert torch.equal(at[0].value, at[1].value)
+
+
+@pytest.mark.parametrize("noise", [3.0, 10.0])
+def test_the_advice_is_never_a_higher_rate(noise: float) -> None:
+    with pytest.raises(DivergenceError) as stopped:
+        run(dataclasses.replace(SMALL, noise=noise, descent=Descent(200, 0.5, 0.02)), 0)
+    found = re.search(r"got ([\d.e+-]+), .* such as ([\d.e+-]+)", str(stopped.value))
+    assert found
+    assert float(found[2]) < float(found[1])
+
+
+def test_a_loss_that_is_not_finite_before_any_step_blames_no_rate() -> None:
+    with pytest.raises(DivergenceError, match="^init: got a model with which the loss is"):
+        run(dataclasses.replace(SMALL, init=1e200), 0)
+
+
+def test_a_model_keeps_the_tensors_that_it_was_made_from() -> None:
+    given = torch.eye(16, dtype=torch.float64)
+    go(Descent(2, 1.5, 0.02), SimplifiedViT(given, torch.ones(6, dtype=torch.float64) / 100))
+    assert torch.equal(given, torch.eye(16, dtype=torch.float64))

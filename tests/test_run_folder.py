@@ -139,3 +139,38 @@ def test_a_full_disk_leaves_the_old_checkpoint_whole(tmp_path: Path, monkeypatch
     assert loaded is not None
     assert loaded[0] == 3
     assert [path.name for path in (tmp_path / "checkpoint").iterdir()] == ["state.safetensors"]
+
+
+def test_what_a_kill_left_half_written_is_cleared(tmp_path: Path) -> None:
+    (tmp_path / f"{folder_module.PARTIAL}abcd").write_text("{")
+    kept = RunFolder(tmp_path, {"a": 1})
+    (tmp_path / "checkpoint" / f"{folder_module.PARTIAL}efgh").write_text("x")
+    RunFolder(tmp_path, {"a": 1})
+    assert kept.load() is None
+    assert {path.name for path in tmp_path.rglob("*")} == {"config.json", "checkpoint"}
+
+
+def test_a_refused_folder_is_left_as_it_was(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("hi")
+    with pytest.raises(ValueError, match="holds files but no run"):
+        RunFolder(tmp_path, {})
+    assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_the_difference_is_named_where_it_is(tmp_path: Path) -> None:
+    RunFolder(tmp_path, {"descent": {"steps": 5, "rate": 1.0}})
+    with pytest.raises(ValueError, match=r"\(descent.steps = 5, not 6\)"):
+        RunFolder(tmp_path, {"descent": {"steps": 6, "rate": 1.0}})
+
+
+def test_links_and_pipes_are_written_through(tmp_path: Path) -> None:
+    (tmp_path / "target.json").write_text("old")
+    (tmp_path / "link.json").symlink_to(tmp_path / "target.json")
+    folder_module.write_json(tmp_path / "link.json", {"a": 1})
+    assert (tmp_path / "link.json").is_symlink()
+    assert json.loads((tmp_path / "target.json").read_text()) == {"a": 1}
+    os.mkfifo(tmp_path / "pipe")
+    reader = subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE, text=True)
+    folder_module.write_json(tmp_path / "pipe", {"b": 2})
+    assert json.loads(reader.communicate(timeout=10)[0]) == {"b": 2}
+    assert (tmp_path / "pipe").is_fifo()

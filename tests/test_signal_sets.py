@@ -1,3 +1,4 @@
+import itertools
 import math
 
 import pytest
@@ -157,3 +158,11 @@ def test_wrong_sample_sizes_are_named() -> None:
         next(world.stream(5, 0, 0))
     with pytest.raises(ValueError, match="seed: got -1"):
         world.sample(1, -1)
+
+
+def test_seeds_and_uses_of_a_seed_are_independent() -> None:
+    world = SignalSets(PARTITION, 4, 0.3)
+    labels = {seed: world.sample(256, seed).label for seed in (0, 1, 256, 2**16, 2**32, 2**40)}
+    for first, second in itertools.combinations(labels, 2):
+        assert not torch.equal(labels[first], labels[second])
+    assert not torch.equal(world.project(256, 0).label, labels[0])

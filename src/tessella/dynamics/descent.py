@@ -21,7 +21,7 @@ from tessella.structure.partition import Partition
 from tessella.worlds.signal_sets import Projection, SignalSets
 
 CHECKPOINT_SECONDS = 2.0
-"""At most this much work is lost when a run with a folder is killed."""
+"""A run with a folder saves its state at the end of a step, when so long has passed since it last did."""
 
 
 class DivergenceError(RuntimeError):
@@ -30,14 +30,18 @@ class DivergenceError(RuntimeError):
 
 @dataclass(frozen=True)
 class Descent:
-    """How to descend: rates for A and v apart, since no single rate suits both beyond D = 16."""
+    """How to descend: rates for A and v apart, since no single rate suits both beyond D = 16.
+
+    The default rates are for plain descent; Adam, whose steps have the size of its rates, wants some .1 and .01.
+    """
 
     steps: int = 250
     rate_attention: float = 40.0
     rate_value: float = 2e-3
     optimizer: Literal["gd", "adam"] = "gd"
     batch: int | None = None
-    """Points a step; None for all. Minibatches come in the order of the sample, whose points are i.i.d."""
+    """Points a step; None for all. Minibatches come in the order of the sample, whose points are i.i.d., over and over;
+    points that do not fill a last minibatch are not used."""
     log_every: int = 5
     snapshots: int = 25
     """How many snapshots of A to keep, spread evenly over the logged steps."""
@@ -174,6 +178,10 @@ def descend(
         raise ValueError(
             f"sample: got {sample.shape[1:]} for patches and dim, expected {(model.patches, len(model.value))}"
         )
+    if sample.dtype != model.value.dtype:
+        raise ValueError(f"sample: got {sample.dtype}, expected {model.value.dtype} as the model has")
+    if watch.partition.patches != model.patches:
+        raise ValueError(f"watch: got a world of {watch.partition.patches} patches, expected {model.patches}")
     if descent.batch is not None and descent.batch > points:
         raise ValueError(f"batch: got {descent.batch}, expected at most the {points} points of the sample")
     optimizer = _optimizer(model, descent)
@@ -195,9 +203,9 @@ def descend(
             progress(step / descent.steps, f"loss {loss:.4f}, error {state.error:.4f}")
             if folder is not None:
                 folder.log(dataclasses.asdict(state))
-                if time.monotonic() - saved > CHECKPOINT_SECONDS or step == descent.steps:
-                    folder.save(step, _state(model, optimizer, trajectory))
-                    saved = time.monotonic()
+        if folder is not None and (time.monotonic() - saved > CHECKPOINT_SECONDS or step == descent.steps):
+            folder.save(step, _state(model, optimizer, trajectory))
+            saved = time.monotonic()
         if step < descent.steps:
             model.attention.grad, model.value.grad = gradient.attention, gradient.value
             optimizer.step()
@@ -236,22 +244,26 @@ def stable_rates(partition: Partition, scale: float = 1.0) -> tuple[float, float
 
 
 def _check(gradient: Gradient, model: SimplifiedViT, watch: Watch, descent: Descent, step: int) -> None:
-    """Stops at the first step whose loss or gradient is not finite, and names the rate that is further out of bounds.
+    """Stops at the first step whose loss or gradient is not finite, and says what to change.
 
-    What blows up is v in either case, since F grows as its p-th power: too high a rate of A concentrates the rows of S
-    at once, and then v blows up at a rate that was low enough before.
+    What blows up is v, since F grows as its p-th power. Too high a rate of A can be behind it too: it concentrates the
+    rows of S at once, and then v blows up at a rate that was low enough before.
     """
     finite = torch.isfinite(gradient.loss) & torch.isfinite(gradient.attention).all()
     if bool(finite & torch.isfinite(gradient.value).all()):
         return
+    loss = float(gradient.loss)
+    if step == 0:
+        raise DivergenceError(
+            f"init: got a model with which the loss is {loss:g} before any step; expected a smaller init"
+        )
     attention, value = stable_rates(watch.partition, model.scale)
-    further = descent.rate_attention / attention > descent.rate_value / value
-    name, bound = ("rate_attention", attention) if further else ("rate_value", value)
-    loss, got = float(gradient.loss), getattr(descent, name)
-    raise DivergenceError(
-        f"{name}: got {got:g}, with which the loss is {loss:g} at step {step}; expected a lower rate, such as "
-        f"{bound / 2:.2g}"
-    )
+    excess = descent.rate_attention / attention
+    name = "rate_attention" if excess > max(1.0, descent.rate_value / value) else "rate_value"
+    got = getattr(descent, name)
+    lower = min(got, attention if name == "rate_attention" else value) / 2
+    advice = f"expected a lower rate, such as {lower:.2g}"
+    raise DivergenceError(f"{name}: got {got:g}, with which the loss is {loss:g} at step {step}; {advice}")
 
 
 def _state(model: SimplifiedViT, optimizer: torch.optim.Optimizer, trajectory: Trajectory) -> dict[str, Tensor]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,6 +47,15 @@ class Realistic:
     def __post_init__(self) -> None:
         if self.sets not in ("blocks", "bands", "random"):
             raise ValueError(f"sets: got {self.sets!r}, expected 'blocks', 'bands' or 'random'")
+        for name in ("dim", "points", "test_points"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        for name in ("grid", "block"):
+            if min(getattr(self, name)) < 1:
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected a height and a width of at least 1")
+        for name in ("diagonal", "linear", "scale", "init"):
+            if not math.isfinite(getattr(self, name)):
+                raise ValueError(f"{name}: got {getattr(self, name)}, expected a finite number")
         if self.dtype not in ("float32", "float64"):
             raise ValueError(f"dtype: got {self.dtype!r}, expected 'float32' or 'float64'")
 

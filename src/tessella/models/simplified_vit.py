@@ -25,7 +25,7 @@ class Activation:
     linear: float = 1e-2
 
     def __post_init__(self) -> None:
-        if self.degree < 3 or self.degree % 2 == 0:
+        if not isinstance(self.degree, int) or self.degree < 3 or self.degree % 2 == 0:
             raise ValueError(f"degree: got {self.degree}, expected an odd number of at least 3")
         if not (self.linear >= 0.0 and math.isfinite(self.linear)):
             raise ValueError(f"linear: got {self.linear}, expected a number of 0 or more")
@@ -61,8 +61,10 @@ class SimplifiedViT(nn.Module):
             raise ValueError(f"value: got shape {tuple(value.shape)}, expected a vector")
         if not (scale > 0.0 and math.isfinite(scale)):
             raise ValueError(f"scale: got {scale}, expected a number above 0")
-        self.attention = nn.Parameter(attention)
-        self.value = nn.Parameter(value)
+        if attention.dtype != value.dtype:
+            raise ValueError(f"value: got {value.dtype}, expected {attention.dtype} as the attention has")
+        self.attention = nn.Parameter(attention.detach().clone())
+        self.value = nn.Parameter(value.detach().clone())
         self.activation = activation or Activation()
         self.scale = scale
 
@@ -171,22 +173,27 @@ class LossGradient:
         return Gradient(self._loss / self._points, attention, self._by_value)
 
 
-def loss_gradient(
-    model: SimplifiedViT, patches: Float[Tensor, "points patches dim"], label: Float[Tensor, " points"]
-) -> Gradient:
+def loss_gradient(model: SimplifiedViT, patches: Tensor, label: Tensor) -> Gradient:
     """The loss of (E) on one sample and its gradient, in slices that stay in the processor's cache."""
+    if patches.ndim != 3 or patches.shape[1:] != (model.patches, len(model.value)):
+        expected = f"(points, {model.patches}, {len(model.value)})"
+        raise ValueError(f"patches: got shape {tuple(patches.shape)}, expected {expected}")
+    if label.shape != patches.shape[:1] or label.dtype != patches.dtype:
+        got = f"{label.dtype} of shape {tuple(label.shape)}"
+        raise ValueError(f"label: got {got}, expected {patches.dtype} of shape ({len(patches)},), one for each point")
+    patches = patches.contiguous()
     accumulated = LossGradient(model, len(patches))
-    rows = slice_length(patches)
+    rows = slice_length(model.patches, len(model.value), patches.dtype, patches.device.type)
     for start in range(0, len(patches), rows):
         accumulated.add(patches[start : start + rows], label[start : start + rows])
     return accumulated.total()
 
 
-def slice_length(patches: Float[Tensor, "points patches dim"]) -> int:
+def slice_length(patches: int, dim: int, dtype: torch.dtype, device_type: str) -> int:
     """How many points to read at a time: about 4 MB of X on a CPU, whose cache it must fit; 1 GB on a GPU.
 
     On a GPU a slice that fits the cache would be too little work for a kernel launch, so X is read twice; the limit
     there only bounds the memory for h and e.
     """
-    budget = 4_000_000 if patches.device.type == "cpu" else 1_000_000_000
-    return max(1, budget // (patches.shape[1] * patches.shape[2] * patches.element_size()))
+    budget = 4_000_000 if device_type == "cpu" else 1_000_000_000
+    return max(1, budget // (patches * dim * dtype.itemsize))

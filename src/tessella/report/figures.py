@@ -6,6 +6,7 @@ All are drawn on the object interface, without pyplot, so that nothing depends o
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from matplotlib.collections import LineCollection
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 
+from tessella.runs.folder import write_bytes
 from tessella.structure.partition import Partition
 
 COLOURS = ("#0072b2", "#d55e00", "#009e73", "#a4508b", "#8a6d00", "#56b4e9")
@@ -45,8 +47,10 @@ def style() -> Iterator[None]:
 def save(drawn: Figure, path: Path) -> None:
     """Writes a figure in the vector format that the file's ending names, without a date in it."""
     metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None}
+    written = io.BytesIO()
     with style():
-        drawn.savefig(path, bbox_inches="tight", metadata=metadata)
+        drawn.savefig(written, format=path.suffix[1:], bbox_inches="tight", metadata=metadata)
+    write_bytes(path, written.getvalue())
 
 
 def panels(columns: int, width: float = 2.6, height: float = 2.6, rows: int = 1) -> tuple[Figure, list[Axes]]:

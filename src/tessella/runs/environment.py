@@ -59,6 +59,8 @@ def _processor() -> str:
 def _commit() -> str | None:
     source = Path(__file__).parent
     try:
+        # Fails where this very file is not tracked, as when the package is installed below some other project.
+        _git(source, "ls-files", "--error-unmatch", Path(__file__).name)
         commit = _git(source, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(source, "status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):

@@ -27,6 +27,9 @@ from torch import Tensor
 
 from tessella.runs.environment import environment
 
+PARTIAL = ".tessella-partial-"
+"""How the names of files begin that are being written."""
+
 
 class RunFolder:
     """A folder for one run of one configuration. Opening it again with the same configuration continues the run."""
@@ -34,11 +37,13 @@ class RunFolder:
     def __init__(self, path: Path, config: Mapping[str, Any]):
         self.path = path
         checked_folder(path)
-        (path / "checkpoint").mkdir(exist_ok=True)
+        for left in [*path.glob(f"{PARTIAL}*"), *path.glob(f"checkpoint/{PARTIAL}*")]:
+            left.unlink(missing_ok=True)  # of a run that was killed while it wrote
         recorded = path / "config.json"
         wanted = json.loads(json.dumps(config))
         if recorded.exists():
-            held = _read_json(recorded).get("config")
+            content = _read_json(recorded)
+            held = content.get("config") if isinstance(content, dict) else None
             if held != wanted:
                 why = _difference(held, wanted)
                 raise ValueError(
@@ -48,6 +53,7 @@ class RunFolder:
             raise ValueError(f"folder: got {path}, which holds files but no run, expected a run folder or an empty one")
         else:
             write_json(recorded, {"config": wanted, "environment": asdict(environment())})
+        (path / "checkpoint").mkdir(exist_ok=True)
 
     @property
     def _state(self) -> Path:
@@ -65,7 +71,7 @@ class RunFolder:
     def save(self, step: int, tensors: Mapping[str, Tensor]) -> None:
         """Replaces the checkpoint."""
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
-        _replace(self._state, safetensors.torch.save(contiguous, {"step": str(step)}))
+        write_bytes(self._state, safetensors.torch.save(contiguous, {"step": str(step)}))
 
     def load(self) -> tuple[int, dict[str, Tensor]] | None:
         """The checkpoint, with metrics.jsonl cut back to it; None where there is none yet."""
@@ -94,17 +100,13 @@ class RunFolder:
                     kept.append(line + "\n")
             except (json.JSONDecodeError, KeyError, TypeError):
                 break
-        _replace(self._metrics, "".join(kept).encode())
+        write_bytes(self._metrics, "".join(kept).encode())
 
     def finish(self, weights: Mapping[str, Tensor], result: Mapping[str, Any]) -> None:
         """Writes weights.safetensors and then result.json, whose presence says that the run is complete."""
         contiguous = {name: tensor.detach().cpu().contiguous() for name, tensor in weights.items()}
-        _replace(self.path / "weights.safetensors", safetensors.torch.save(contiguous))
+        write_bytes(self.path / "weights.safetensors", safetensors.torch.save(contiguous))
         write_json(self.path / "result.json", result)
-
-    @property
-    def finished(self) -> bool:
-        return (self.path / "result.json").exists()
 
 
 def checked_folder(folder: Path) -> None:
@@ -119,14 +121,21 @@ def checked_folder(folder: Path) -> None:
         raise ValueError(f"folder: got {folder}, which cannot be written to ({error.strerror})") from error
 
 
+def checked_file(path: Path) -> None:
+    """Fails now, in one line, where a file could not be written, rather than after the work."""
+    if not path.name or path.is_dir():
+        raise ValueError(f"file: got {str(path)!r}, which is a folder, expected the name of a file")
+    checked_folder(path.parent)
+
+
 def write_json(path: Path, value: Any) -> None:
     """Writes a JSON file whole or not at all."""
-    _replace(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
+    write_bytes(path, (json.dumps(value, indent=2, allow_nan=False) + "\n").encode())
 
 
 def write_text(path: Path, text: str) -> None:
     """Writes a text file whole or not at all."""
-    _replace(path, text.encode())
+    write_bytes(path, text.encode())
 
 
 @contextlib.contextmanager
@@ -138,9 +147,15 @@ def _naming(path: Path) -> Iterator[None]:
         raise OSError(error.errno, error.strerror, str(path)) from error
 
 
-def _replace(path: Path, content: bytes) -> None:
+def write_bytes(path: Path, content: bytes) -> None:
+    """Writes a file whole or not at all; through a link to what it points at, and into a pipe or device as it is."""
+    path = path.resolve()
+    if path.exists() and not path.is_file():
+        with _naming(path), path.open("wb") as stream:
+            stream.write(content)
+        return
     with _naming(path):
-        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        descriptor, name = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL)
     try:
         with _naming(path), os.fdopen(descriptor, "wb") as file:
             file.write(content)
@@ -162,10 +177,11 @@ def _read_json(path: Path) -> Any:
         ) from error
 
 
-def _difference(held: Any, wanted: Any) -> str:
+def _difference(held: Any, wanted: Any, prefix: str = "") -> str:
+    """The first field in which two configurations differ."""
     if not isinstance(held, dict) or not isinstance(wanted, dict):
         return "its configuration is of another kind"
-    for name in [*wanted, *held]:
-        if held.get(name) != wanted.get(name):
-            return f"{name} = {held.get(name)}, not {wanted.get(name)}"
-    return "same"
+    name = next(name for name in [*wanted, *held] if held.get(name) != wanted.get(name))
+    if isinstance(held.get(name), dict) and isinstance(wanted.get(name), dict):
+        return _difference(held[name], wanted[name], f"{prefix}{name}.")
+    return f"{prefix}{name} = {held.get(name)}, not {wanted.get(name)}"

@@ -41,6 +41,7 @@ class Association:
 def association(matrix: Float[Tensor, "patches patches"] | np.ndarray, partition: Partition) -> Association:
     """Measures Definition 2.2 on a matrix of similarities: P^T P, the learnt A, or any other.
 
+    >>> import torch
     >>> association(torch.eye(4) + Partition.bands(2, 2).same_set, Partition.bands(2, 2)).performs
     True
     """
@@ -62,7 +63,14 @@ def exact_rows(matrix: Float[Tensor, "patches patches"] | np.ndarray, partition:
 
 
 def _checked(matrix: Tensor | np.ndarray, partition: Partition) -> np.ndarray:
-    values = matrix.detach().cpu().numpy() if isinstance(matrix, Tensor) else np.asarray(matrix)
+    if isinstance(matrix, Tensor):
+        matrix = matrix.detach().cpu()
+        # numpy has no bfloat16.
+        values = matrix.numpy() if matrix.is_complex() else matrix.double().numpy()
+    else:
+        values = np.asarray(matrix)
+    if np.iscomplexobj(values):
+        raise ValueError(f"matrix: got {values.dtype}, expected real numbers")
     if values.shape != (partition.patches, partition.patches):
         raise ValueError(f"matrix: got shape {values.shape}, expected {(partition.patches,) * 2} for {partition}")
     values = values.astype(np.float64)
@@ -100,7 +108,9 @@ def cluster(matrix: np.ndarray, sets: int) -> Int[np.ndarray, " patches"]:
     patches = len(matrix)
     if patches == 1:
         return np.zeros(1, dtype=np.int64)
-    symmetric = (matrix + matrix.T) / 2
+    largest = np.abs(matrix).max()
+    # Scaled to at most 1, so that no difference overflows.
+    symmetric = (matrix / largest + matrix.T / largest) / 2 if largest > 0 else matrix
     off_diagonal = symmetric[~np.eye(patches, dtype=bool)]
     # Average linkage needs a dissimilarity that is at least 0: the distance to the greatest similarity.
     dissimilarity = off_diagonal.max() - symmetric

@@ -29,17 +29,21 @@ class Partition:
         distinct, ranks, sizes = np.unique(given, return_inverse=True, return_counts=True)
         if distinct[0] != 0 or distinct[-1] != len(distinct) - 1:
             raise ValueError(f"labels: got the values {_shortened(distinct)}, expected 0 to L-1, each at least once")
+        if grid is not None and (len(grid) != 2 or not all(isinstance(side, int) and side > 0 for side in grid)):
+            raise ValueError(f"grid: got {grid}, expected a height and a width, whole numbers of at least 1")
         if grid is not None and grid[0] * grid[1] != given.size:
             raise ValueError(f"grid: got {grid[0]} x {grid[1]}, expected a product of {given.size} patches")
         self.labels: Int[np.ndarray, " patches"] = ranks.astype(np.int64)
         self.sizes: Int[np.ndarray, " sets"] = sizes.astype(np.int64)
-        self.grid = grid
+        self.grid = None if grid is None else (grid[0], grid[1])
         self.labels.flags.writeable = False
         self.sizes.flags.writeable = False
 
     @classmethod
     def from_labels(cls, labels: Iterable[object], grid: tuple[int, int] | None = None) -> Partition:
         """A partition from labels of any hashable kind, numbered in order of first appearance."""
+        if isinstance(labels, Tensor | np.ndarray):
+            labels = labels.tolist()
         numbers: dict[object, int] = {}
         return cls([numbers.setdefault(label, len(numbers)) for label in labels], grid)
 

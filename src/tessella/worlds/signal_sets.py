@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int, Int8
 from torch import Tensor
@@ -18,7 +19,10 @@ from torch import Tensor
 from tessella.structure.partition import Partition
 
 BLOCK = 2048
-"""Data points drawn from one seed. Fixed, so that a sample is the same however it is cut into batches."""
+"""Data points drawn from one generator. Fixed, so that a sample is the same however it is cut into batches."""
+
+SAMPLE, PROJECTION = 0, 1
+"""What a seed is used for: a sample and a projection of one seed are independent."""
 
 
 @dataclass(frozen=True)
@@ -99,11 +103,11 @@ class SignalSets:
         return f"SignalSets({self.partition}, dim={self.dim}, spurious={self.spurious:g}, noise={self.noise:g})"
 
     def sample(self, points: int, seed: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Batch:
-        """`points` data points, drawn into one tensor in place; no second tensor of its size is made."""
+        """`points` data points, drawn into one tensor in place; besides it only one block is ever made."""
         batch = self._empty(points, dtype, device)
         whole = points - points % BLOCK
         for start in range(0, whole, BLOCK):
-            self._draw(_rows(batch, start, start + BLOCK), _generator(seed, start // BLOCK, device))
+            self._draw(_rows(batch, start, start + BLOCK), _generator(seed, SAMPLE, start // BLOCK, device))
         for rest in self.stream(points - whole, BLOCK, seed, dtype, device, whole):
             _copy(_rows(batch, whole, points), rest)
         return batch
@@ -129,7 +133,7 @@ class SignalSets:
             out = self._empty(stop - start, dtype, device)
             for block in range(start // BLOCK, (stop - 1) // BLOCK + 1):
                 if held_block != block:
-                    self._draw(held, _generator(seed, block, device))
+                    self._draw(held, _generator(seed, SAMPLE, block, device))
                     held_block = block
                 first = block * BLOCK
                 low, high = max(start, first), min(stop, first + BLOCK)
@@ -139,7 +143,7 @@ class SignalSets:
     def project(self, points: int, seed: int, dtype: torch.dtype = torch.float32, device: str = "cpu") -> Projection:
         """A sample of `points` for testing: exact in law for every v that does not depend on it, D numbers a point."""
         _positive(points)
-        generator = _generator(seed, 0, device)
+        generator = _generator(seed, PROJECTION, 0, device)
         label, _, features = self._structure(points, dtype, device, generator)
         normal = torch.empty(points, self.partition.patches, dtype=dtype, device=device).normal_(generator=generator)
         return Projection(label, features, normal, self.feature.to(device, dtype), self.noise)
@@ -200,12 +204,15 @@ def _positive(points: int) -> None:
         raise ValueError(f"points: got {points}, expected at least 1")
 
 
-def _generator(seed: int, block: int, device: str) -> torch.Generator:
-    """A generator for one block of one sample: distinct (seed, block) give independent streams."""
-    if not 0 <= seed < 1 << 32:
-        raise ValueError(f"seed: got {seed}, expected 0 to 2^32 - 1")
+def _generator(seed: int, use: int, block: int, device: str) -> torch.Generator:
+    """A generator of its own for each block of each use of a seed.
+
+    torch's CPU generator reads only 32 bits of its seed, so the three numbers are hashed into 32.
+    """
+    if seed < 0:
+        raise ValueError(f"seed: got {seed}, expected 0 or more")
     generator = torch.Generator(device)
-    generator.manual_seed((seed << 24) + block)
+    generator.manual_seed(int(np.random.SeedSequence([seed, use, block]).generate_state(1)[0]))
     return generator
 
 
