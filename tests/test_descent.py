@@ -216,7 +216,7 @@ def test_the_advice_is_never_a_higher_rate(noise: float) -> None:
 
 
 def test_a_loss_that_is_not_finite_before_any_step_blames_no_rate() -> None:
-    with pytest.raises(DivergenceError, match="^init: got a model with which the loss is"):
+    with pytest.raises(DivergenceError, match=r"^init: got a model with which the loss is"):
         run(dataclasses.replace(SMALL, init=1e200), 0)
 
 

@@ -38,7 +38,7 @@ class Association:
         return self.exact_rows == 1.0
 
 
-def association(matrix: Float[Tensor, "patches patches"] | np.ndarray, partition: Partition) -> Association:
+def association(matrix: Tensor | np.ndarray, partition: Partition) -> Association:
     """Measures Definition 2.2 on a matrix of similarities: P^T P, the learnt A, or any other.
 
     >>> import torch
