@@ -7,9 +7,11 @@ import importlib.util
 import multiprocessing
 import os
 import queue
+import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,7 +74,7 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
     with (
         _threads_of_children(threads),
         method.Manager() as manager,
-        ProcessPoolExecutor(jobs, method, initializer=torch.set_num_threads, initargs=(threads,)) as pool,
+        ProcessPoolExecutor(jobs, method, initializer=_start_worker, initargs=(threads,)) as pool,
     ):
         messages = manager.Queue()
         futures = {pool.submit(_measure, request, claim_id, messages): claim_id for claim_id in request.ids}
@@ -81,9 +83,20 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
                 claim = load(futures[future])
                 config, seeds, findings, seconds = future.result()
                 yield Verdict(claim, config, seeds, findings, seconds, environment())
+        except BrokenProcessPool as error:
+            running = ", ".join(name for future, name in futures.items() if not future.done() or future.exception())
+            raise ValueError(f"jobs: a process was ended from outside while it ran one of {running}") from error
         except BaseException:
+            for process in pool._processes.values():
+                process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _start_worker(threads: int) -> None:
+    """Ctrl-C is for the parent, which ends its workers itself."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    torch.set_num_threads(threads)
 
 
 @contextlib.contextmanager
@@ -112,9 +125,8 @@ def _as_completed(futures: Sequence[Future[Any]] | dict[Future[Any], str], messa
     """Like concurrent.futures.as_completed, passing messages on while it waits."""
     pending = set(futures)
     while pending:
-        try:
+        with contextlib.suppress(queue.Empty):
             tell(*messages.get(timeout=0.1))
-        except queue.Empty:
-            done = {future for future in pending if future.done()}
-            pending -= done
-            yield from done
+        done = {future for future in pending if future.done()}
+        pending -= done
+        yield from done

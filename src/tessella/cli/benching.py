@@ -13,14 +13,14 @@ from tessella.bench.benchmark import record
 from tessella.cli.main import BENCHES
 from tessella.report.wording import number
 from tessella.runs.device import checked_device
-from tessella.runs.folder import checked_folder, write_json
+from tessella.runs.folder import checked_file, write_json
 
 
 def run(options: argparse.Namespace) -> int:
     device = checked_device(options.device)
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None and not to_stdout:
-        checked_folder(options.json.parent)
+        checked_file(options.json)
     module = importlib.import_module(f"tessella.bench.{BENCHES[options.name]}")
     command = f"tessella bench {options.name}" + (f" --device {device}" if device != "cpu" else "")
     result = record(options.name, module.cases(device), command)

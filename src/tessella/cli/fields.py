@@ -17,20 +17,20 @@ def changed(config: Config, assignments: Sequence[str]) -> Config:
         path, equals, text = assignment.partition("=")
         if not equals:
             raise ValueError(f"set: got {assignment!r}, expected field=value")
-        config = _replaced(config, path.strip().split("."), text.strip(), path.strip())
+        config = _replaced(config, path.strip().split("."), text.strip(), path.strip(), _names(config))
     return config
 
 
-def _replaced(config: Any, path: list[str], text: str, whole: str) -> Any:
+def _replaced(config: Any, path: list[str], text: str, whole: str, names: list[str]) -> Any:
     types = typing.get_type_hints(type(config))
     name, *rest = path
     if name not in types:
-        raise ValueError(f"set: got the field {whole!r}, expected one of {', '.join(_names(config))}")
+        raise ValueError(f"set: got the field {whole!r}, expected one of {', '.join(names)}")
     if rest:
         inner = getattr(config, name)
         if not dataclasses.is_dataclass(inner):
             raise ValueError(f"set: got the field {whole!r}, but {name} has no fields of its own")
-        return dataclasses.replace(config, **{name: _replaced(inner, rest, text, whole)})
+        return dataclasses.replace(config, **{name: _replaced(inner, rest, text, whole, names)})
     return dataclasses.replace(config, **{name: _parsed(text, types[name], whole)})
 
 

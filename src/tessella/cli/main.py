@@ -76,9 +76,16 @@ def _add_train(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = commands.add_parser("train", help="one run with a folder: kept, and resumed where it was killed")
     made.add_argument("recipe", choices=["signal-sets"], help="signal-sets: the simplified ViT on Assumption 1")
     made.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the run folder, new or to be resumed")
-    made.add_argument("--seed", type=_whole, default=0)
+    made.add_argument("--seed", type=_whole, default=0, help="which run (default: 0)")
     made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
-    made.add_argument("--set", action="append", default=[], metavar="FIELD=VALUE", dest="fields", help="change a field")
+    made.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        dest="fields",
+        help="change a field, such as spurious=0.3 or descent.steps=500; a wrong one lists them all",
+    )
     made.set_defaults(module="training")
 
 
@@ -126,9 +133,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except ValueError as error:
         return _say(error, 2)
     except OSError as error:
-        return _say(f"{error.filename or 'file'}: {error.strerror or error}", 2)
+        return _say(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)
+    except (MemoryError, RuntimeError) as error:
+        return _say_memory(error)
     except KeyboardInterrupt:
         return _say("stopped", 130)
+
+
+def _say_memory(error: MemoryError | RuntimeError) -> int:
+    """Memory that is not there is worth one line, on a CPU or a GPU; another such error is ours, with a traceback."""
+    if isinstance(error, MemoryError) or "memory" in str(error):
+        return _say(f"out of memory: {str(error).splitlines()[0] if str(error) else 'expected a smaller set-up'}", 2)
+    raise error
 
 
 def _say(message: object, code: int) -> int:

@@ -35,5 +35,5 @@ def run(options: argparse.Namespace) -> int:
     console = Console(highlight=False)
     console.print(f"step {final.step}: loss {number(final.loss)}, test error {number(final.error)}")
     console.print(f"cos(v, w*) {number(final.cosine)}, rows associated {number(found.exact_rows)}")
-    console.print(f"kept in {options.folder}", soft_wrap=True)
+    print(f"kept in {options.folder}")
     return 0

@@ -15,17 +15,18 @@ from tessella.cli.progress import Bars
 from tessella.dynamics.descent import DivergenceError
 from tessella.report.wording import number
 from tessella.runs.device import checked_device
-from tessella.runs.folder import checked_folder, write_json
+from tessella.runs.folder import checked_file, checked_folder, write_json
 
 
 def run(options: argparse.Namespace) -> int:
     request = Request(tuple(options.ids), options.seeds, options.full, checked_device(options.device), options.folder)
     check_needs(request.ids)
     to_stdout = options.json is not None and str(options.json) == "-"
-    json_folder = options.json.parent if options.json is not None and not to_stdout else None
-    for folder in (options.page, options.folder, options.save, json_folder):
+    for folder in (options.page, options.folder, options.save):
         if folder is not None:
             checked_folder(folder)
+    if options.json is not None and not to_stdout:
+        checked_file(options.json)
     console = Console(stderr=to_stdout, highlight=False)
     verdicts: dict[str, Verdict] = {}
     try:

@@ -86,6 +86,8 @@ def _number(value: float | None) -> str:
 def _read(path: Path) -> dict[str, Any]:
     try:
         record: dict[str, Any] = json.loads(path.read_text())
-    except json.JSONDecodeError as error:
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise ValueError(f"results: got {path}, which is not JSON ({error})") from error
+    if not isinstance(record, dict) or not ("claim" in record or "bench" in record) or "environment" not in record:
+        raise ValueError(f"results: got {path}, expected one verdict or one benchmark, as --save and --json write them")
     return record

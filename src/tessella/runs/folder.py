@@ -94,7 +94,7 @@ class RunFolder:
         if not self._metrics.exists():
             return
         kept = []
-        for line in self._metrics.read_text().splitlines():
+        for line in self._metrics.read_text(errors="replace").splitlines():
             try:
                 if json.loads(line)["step"] <= step:
                     kept.append(line + "\n")
