@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+__version__ = "0.1.0"
+
 if TYPE_CHECKING:
     from tessella.dynamics.descent import Descent, Trajectory, Watch, descend
     from tessella.dynamics.realistic import Outcome, Realistic

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib
-import importlib.metadata
 import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
 
+from tessella import __version__
 from tessella.claims import catalogue
 
 DESCRIPTION = "How vision transformers learn which patches of an image belong together, as code that runs."
@@ -35,7 +35,7 @@ def parser() -> argparse.ArgumentParser:
     top = _Parser(
         prog="tessella", description=DESCRIPTION, epilog=EPILOG, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    top.add_argument("--version", action="version", version=f"tessella {importlib.metadata.version('tessella')}")
+    top.add_argument("--version", action="version", version=f"tessella {__version__}")
     commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND", parser_class=_Parser)
     _add_list(commands)
     _add_verify(commands)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import importlib.metadata
 import os
 import platform
 import subprocess
@@ -11,6 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
+
+from tessella import __version__
+
+COMMIT = "TESSELLA_COMMIT"
+"""The variable that names the commit where the source is a copy without its git history."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +28,8 @@ class Environment:
     torch: str
     tessella: str
     commit: str | None
-    """The commit of the source tree, with `+` where it had uncommitted changes; None outside a git checkout."""
+    """The commit of the source tree, with `+` where it had uncommitted changes. Outside a git checkout it is what
+    TESSELLA_COMMIT says, and None where that is not set."""
 
     def __str__(self) -> str:
         where = self.accelerator or f"{self.processor}, {self.cores} cores"
@@ -41,7 +46,7 @@ def environment() -> Environment:
         accelerator=torch.cuda.get_device_name() if torch.cuda.is_available() else None,
         python=platform.python_version(),
         torch=torch.__version__,
-        tessella=importlib.metadata.version("tessella"),
+        tessella=__version__,
         commit=_commit(),
     )
 
@@ -64,7 +69,7 @@ def _commit() -> str | None:
         commit = _git(source, "rev-parse", "--short=12", "HEAD")
         return commit + ("+" if _git(source, "status", "--porcelain", "--untracked-files=no") else "")
     except (OSError, subprocess.CalledProcessError):
-        return None
+        return os.environ.get(COMMIT) or None
 
 
 def _git(folder: Path, *arguments: str) -> str:
