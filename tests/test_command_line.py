@@ -152,3 +152,37 @@ def test_every_public_name_is_where_the_package_says() -> None:
     assert dir(tessella) == tessella.__all__
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tessella.nothing
+
+
+def test_a_changed_set_up_is_run_recorded_and_saved_beside_the_claim_s_own(tmp_path: Path) -> None:
+    assert main(["verify", "fig3", "--save", str(tmp_path), "--set", "dim=9"]) == 0
+    record = json.loads((tmp_path / "fig3-dim=9.json").read_text())
+    assert record["config"]["dim"] == 9
+    assert record["command"].endswith(" --set dim=9")
+    assert not (tmp_path / "fig3.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--set", "dimension=9"], "fig3: set: got the field 'dimension', expected one of "),
+        (["--data", "cifar100=somewhere"], "data: got 'cifar100=somewhere', but fig3 reads no images"),
+    ],
+)
+def test_a_field_or_data_that_a_claim_lacks_is_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["verify", "fig3", *arguments]) == 2
+    printed = capsys.readouterr().err
+    assert message in printed
+    assert printed.count("\n") == 1
+
+
+def test_tuples_of_any_length_are_fields_too() -> None:
+    @dataclasses.dataclass(frozen=True)
+    class Sizes:
+        sizes: "tuple[int, ...]" = (1, 2)
+
+    assert changed(Sizes(), ["sizes=(2, 8, 32)"]) == Sizes((2, 8, 32))
+    with pytest.raises(ValueError, match=r"set: got sizes=\(2, 'x'\), expected tuple"):
+        changed(Sizes(), ["sizes=(2, 'x')"])

@@ -73,6 +73,8 @@ class Context:
     device: str = "cpu"
     folder: Path | None = None
     """Where runs are kept so that a killed one resumes; None keeps nothing."""
+    data: Path | None = None
+    """Where the images lie of claims that read some; None for those that come with a package."""
     progress: Callable[[float, str], None] = lambda fraction, text: None
     """Called with the fraction done, from 0 to 1, and a few words on what is running."""
 

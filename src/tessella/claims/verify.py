@@ -9,10 +9,10 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +39,9 @@ class Request:
     full: bool = False
     device: str = "cpu"
     folder: Path | None = None
+    data: Path | None = None
+    configs: Mapping[str, Any] = field(default_factory=dict)
+    """Set-ups by id that take the place of a claim's own, where the user changed one."""
 
 
 def check_needs(ids: Sequence[str]) -> None:
@@ -55,9 +58,11 @@ def check_needs(ids: Sequence[str]) -> None:
 def verify(request: Request, claim_id: str, tell: Tell) -> Verdict:
     """Measures one claim and holds it against its bars."""
     claim = load(claim_id)
-    config = claim.full if request.full else claim.default
+    config = request.configs.get(claim_id, claim.full if request.full else claim.default)
     seeds = claim.seeds if request.seeds is None else request.seeds
-    context = Context(seeds, request.device, request.folder, lambda fraction, text: tell(claim_id, fraction, text))
+    context = Context(
+        seeds, request.device, request.folder, request.data, lambda fraction, text: tell(claim_id, fraction, text)
+    )
     started = time.perf_counter()
     findings = claim.measure(config, context)
     return Verdict(claim, config, seeds, findings, time.perf_counter() - started, environment())

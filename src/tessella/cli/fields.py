@@ -64,6 +64,8 @@ def _fits(value: Any, expected: Any) -> bool:
     if origin is Literal:
         return value in inside
     if origin is tuple:
+        if len(inside) == 2 and inside[1] is ...:
+            return isinstance(value, tuple) and all(_fits(each, inside[0]) for each in value)
         return isinstance(value, tuple) and len(value) == len(inside) and all(map(_fits, value, inside))
     if inside:
         return any(_fits(value, option) or (option is float and type(value) is int) for option in inside)

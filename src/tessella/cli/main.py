@@ -69,6 +69,17 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument(
         "--save", type=Path, metavar="DIR", help="write one JSON file a claim with the command, as in results/"
     )
+    made.add_argument(
+        "--data", metavar="[NAME=]PATH", help="where images lie, such as cifar100=PATH; for claims that read images"
+    )
+    made.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="FIELD=VALUE",
+        dest="fields",
+        help="change a field of the set-ups, such as epochs=60; a wrong one lists them all",
+    )
     made.set_defaults(module="verifying")
 
 

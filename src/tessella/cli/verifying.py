@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
+import shlex
 import sys
+from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from tessella.claims.catalogue import load
 from tessella.claims.claim import Verdict
 from tessella.claims.verify import Request, check_needs, verify_all
+from tessella.cli.fields import changed
 from tessella.cli.progress import Bars
 from tessella.dynamics.descent import DivergenceError
 from tessella.report.wording import number
@@ -19,7 +25,18 @@ from tessella.runs.folder import checked_file, checked_folder, write_json
 
 
 def run(options: argparse.Namespace) -> int:
-    request = Request(tuple(options.ids), options.seeds, options.full, checked_device(options.device), options.folder)
+    data, fields = _data(options.data), list(options.fields)
+    if data is not None and data[0] is not None:
+        fields.append(f"data={data[0]}")
+    request = Request(
+        tuple(options.ids),
+        options.seeds,
+        options.full,
+        checked_device(options.device),
+        options.folder,
+        None if data is None else data[1],
+        _configs(options, fields),
+    )
     check_needs(request.ids)
     to_stdout = options.json is not None and str(options.json) == "-"
     for folder in (options.page, options.folder, options.save):
@@ -40,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
         print(f"tessella: {error}", file=sys.stderr)
         return 1
     ordered = [verdicts[claim_id] for claim_id in options.ids]
-    _write(ordered, options, to_stdout)
+    _write(ordered, options, fields, to_stdout)
     if not to_stdout:
         _summary(console, ordered)
     if options.page is not None:
@@ -49,6 +66,29 @@ def run(options: argparse.Namespace) -> int:
         index = write_pages(ordered, options.page, options.command_line)
         print(f"page: {index.resolve()}", file=sys.stderr if to_stdout else sys.stdout)
     return 0 if all(verdict.holds for verdict in ordered) else 1
+
+
+def _data(text: str | None) -> tuple[str | None, Path] | None:
+    """NAME=PATH or PATH; a path that is there is never taken apart."""
+    if text is None:
+        return None
+    named = re.fullmatch(r"([a-z][a-z0-9_-]*)=(.+)", text)
+    return (None, Path(text)) if named is None or Path(text).exists() else (named[1], Path(named[2]))
+
+
+def _configs(options: argparse.Namespace, fields: list[str]) -> dict[str, Any]:
+    """The set-ups that --set and --data change, by claim."""
+    configs: dict[str, Any] = {}
+    for claim_id in options.ids:
+        claim = load(claim_id)
+        config = claim.full if options.full else claim.default
+        if options.data is not None and not hasattr(config, "data"):
+            raise ValueError(f"data: got {options.data!r}, but {claim_id} reads no images; name the claims that do")
+        try:
+            configs[claim_id] = changed(config, fields)
+        except ValueError as error:
+            raise ValueError(f"{claim_id}: {error}") from error
+    return configs
 
 
 def _line(verdict: Verdict) -> str:
@@ -78,14 +118,22 @@ def _summary(console: Console, verdicts: list[Verdict]) -> None:
     console.print(f"\n{held} of {len(verdicts)} claims hold. {verdicts[0].environment if verdicts else ''}")
 
 
-def _write(verdicts: list[Verdict], options: argparse.Namespace, to_stdout: bool) -> None:
+def _write(verdicts: list[Verdict], options: argparse.Namespace, fields: list[str], to_stdout: bool) -> None:
     records = [verdict.as_json() for verdict in verdicts]
     if to_stdout:
         print(json.dumps(records, indent=2, allow_nan=False))
     elif options.json is not None:
         write_json(options.json, records)
     if options.save is not None:
-        for record in records:
-            command = f"tessella verify {record['claim']}" + (" --full" if options.full else "")
-            name = f"{record['claim']}{'-full' if options.full else ''}.json"
-            write_json(options.save / name, {"command": f"{command} --seeds {record['seeds']}", **record})
+        for verdict, record in zip(verdicts, records, strict=True):
+            own = verdict.claim.full if options.full else verdict.claim.default
+            fields = [each for each in fields if changed(own, [each]) != own]
+            full = " --full" if options.full else ""
+            command = f"tessella verify {record['claim']}{full} --seeds {record['seeds']}"
+            if options.data is not None:  # where it lay is nobody else's business
+                command += " --data PATH"
+            command += "".join(f" --set {shlex.quote(each)}" for each in fields)
+            # A changed set-up never takes the place of the claim's own.
+            changes = "".join("-" + re.sub(r"[^\w.=,]+", "", each) for each in fields)
+            name = f"{record['claim']}{'-full' if options.full else ''}{changes}.json"
+            write_json(options.save / name, {"command": command, **record})
