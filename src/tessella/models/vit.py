@@ -39,8 +39,12 @@ class ViTShape:
     registers: int = 0
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    pooling: Literal["class", "mean"] = "class"
+    """What is classified: the class token, as in the paper, or the mean of the patches' tokens."""
 
     def __post_init__(self) -> None:
+        if self.pooling not in ("class", "mean"):
+            raise ValueError(f"pooling: got {self.pooling!r}, expected 'class' or 'mean'")
         if self.patch < 1 or self.image < 1 or self.image % self.patch:
             raise ValueError(f"patch: got {self.patch}, expected a divisor of the image's side, {self.image}")
         if self.heads < 1 or self.dim % self.heads:
@@ -104,14 +108,33 @@ class Block(nn.Module):
         self.network = nn.Sequential(first, nn.GELU(), second, nn.Dropout(shape.dropout))
 
     def forward(
-        self, tokens: Float[Tensor, "batch tokens dim"], positions: Float[Tensor, "tokens dim"] | None
+        self,
+        tokens: Float[Tensor, "batch tokens dim"],
+        positions: Float[Tensor, "tokens dim"] | None,
+        weights: Float[Tensor, "two batch 1 1"] | None = None,
     ) -> Float[Tensor, "batch tokens dim"]:
-        tokens = tokens + self.attention(self.norm_attention(tokens), positions)
-        return tokens + self.network(self.norm_network(tokens))
+        """`weights` is what the two branches count for each image; without it, one."""
+        attended = self.attention(self.norm_attention(tokens), positions)
+        tokens = tokens + (attended if weights is None else weights[0] * attended)
+        rewritten = self.network(self.norm_network(tokens))
+        return tokens + (rewritten if weights is None else weights[1] * rewritten)
+
+
+def branch_weights(
+    drop: float, depth: int, batch: int, device: torch.device | str = "cpu", generator: torch.Generator | None = None
+) -> Float[Tensor, "depth 2 batch"]:
+    """Stochastic depth: each branch is left out for each image by itself, and counts 1 / (1 - its chance) otherwise.
+
+    Its expectation is then that of the branch. The chance rises from 0 in the first block to `drop` in the last.
+    """
+    if not 0.0 <= drop < 1.0:
+        raise ValueError(f"drop: got {drop}, expected a probability of at least 0 and below 1")
+    kept = 1.0 - torch.linspace(0.0, drop, depth, device=device)[:, None, None]
+    return (torch.rand(depth, 2, batch, device=device, generator=generator) < kept) / kept
 
 
 class ViT(nn.Module):
-    """Images of (batch, channels, image, image) to logits of (batch, classes), read off the class token.
+    """Images of (batch, channels, image, image) to logits of (batch, classes), read off the class token or the mean.
 
     `attention` is vanilla or a parametrisation of positional attention, `diagonal` its sigma_A at initialisation.
     `added=False` keeps the encodings out of the input, so that positions act through the scores alone.
@@ -146,7 +169,12 @@ class ViT(nn.Module):
         self.norm, self.head = nn.LayerNorm(shape.dim), nn.Linear(shape.dim, shape.classes)
         _start(self.head, generator)
 
-    def forward(self, images: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch classes"]:
+    def forward(
+        self,
+        images: Float[Tensor, "batch channels side side"],
+        branches: Float[Tensor, "depth 2 batch"] | None = None,
+    ) -> Float[Tensor, "batch classes"]:
+        """`branches` is what each branch counts for each image, as `branch_weights` draws it."""
         shape = self.shape
         if images.shape[1:] != (shape.channels, shape.image, shape.image):
             expected = f"(batch, {shape.channels}, {shape.image}, {shape.image})"
@@ -155,9 +183,11 @@ class ViT(nn.Module):
         tokens = torch.cat([self.prefix_tokens.expand(images.shape[0], -1, -1), self.embed(patches)], dim=1)
         if self.added and self.positions is not None:
             tokens = tokens + self.positions
-        for block in self.blocks:
-            tokens = block(tokens, self.positions)
-        logits: Tensor = self.head(self.norm(tokens[:, 0]))
+        for layer, block in enumerate(self.blocks):
+            weights = None if branches is None else branches[layer, :, :, None, None].to(tokens.dtype)
+            tokens = block(tokens, self.positions, weights)
+        read = tokens[:, 0] if shape.pooling == "class" else tokens[:, len(self.prefix_tokens) :].mean(1)
+        logits: Tensor = self.head(self.norm(read))
         return logits
 
 
