@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tessella.models.positional_mixing import correlate, mix, shared_mix
+from tessella.models.positional_mixing import correlate, mix, mix_gradients, shared_mix
 
 SHAPES = [(2, 1, 1, 4), (1, 5, 3, 1), (3, 65, 2, 8), (2, 197, 2, 16), (2, 257, 1, 3)]
 EPSILON = {torch.float64: 1e-14, torch.float32: 1e-6, torch.bfloat16: 1e-2, torch.float16: 2e-3}
@@ -92,6 +92,16 @@ def test_opcheck_passes(shape, dtype):
     scores, values = example(*shape, dtype, requires_grad=True)
     torch.library.opcheck(shared_mix, (scores, values))
     torch.library.opcheck(correlate, (values, values.detach().clone().requires_grad_()))
+    torch.library.opcheck(mix_gradients, (scores, values, values.detach().clone().requires_grad_()))
+
+
+def test_the_third_operator_is_the_derivative_of_the_first_and_has_derivatives_of_its_own():
+    scores, values = example(2, 3, 2, 2, requires_grad=True)
+    by_mixed = torch.randn(values.shape, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+    expected = torch.autograd.grad(mix(scores, values), (scores, values), by_mixed)
+    for got, exact in zip(mix_gradients(scores, values, by_mixed), expected, strict=True):
+        torch.testing.assert_close(got, exact)
+    assert torch.autograd.gradcheck(mix_gradients, (scores, values, by_mixed.requires_grad_()))
 
 
 def test_autocast_brings_both_to_its_dtype_and_gradients_back():

@@ -6,14 +6,15 @@ S are the scores after the softmax, as the definition names them: they depend on
 softmax is taken once a step, and what is left for each image is a product. Values come as a projection leaves them,
 (batch, tokens, heads, head size), and the output has the same layout.
 
-The sum is linear in S and in the values, and so are its derivatives. Two operators are registered, each the
-derivative of the other, and autograd may differentiate them as often as it likes:
+The sum is linear in S and in the values, and so are its derivatives. Three operators are registered, whose derivatives
+are made of each other, so that autograd may differentiate them as often as it likes:
 
-    tessella::mix(S, V)         the sum above,
-    tessella::correlate(O, V)   sum over b and d of O[b, i, h, d] V[b, j, h, d], an (heads, tokens, tokens) array.
+    tessella::mix(S, V)                the sum above,
+    tessella::correlate(O, V)          sum over b and d of O[b, i, h, d] V[b, j, h, d], (heads, tokens, tokens),
+    tessella::mix_gradients(S, V, O)   correlate(O, V) and mix(S^T, O): both gradients, where O is that of the output.
 
-They are the one dispatch point: a kernel for a device takes over with `register_kernel` on the two, and until one
-does, every device runs the matrix products below, one batched product over the heads.
+They are the one dispatch point. On CUDA devices the kernels of `tessella.models.mixing_kernels` take float16 and
+bfloat16; all else, and every other device, runs the matrix products below, one batched product over the heads.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+
+from tessella.models.mixing_kernels import choice
 
 
 def mix(
@@ -65,6 +68,26 @@ def _check(scores: Tensor, values: Tensor) -> None:
 @torch.library.custom_op("tessella::mix", mutates_args=(), schema="(Tensor scores, Tensor values) -> Tensor")
 def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
     """The operator behind `mix`, by matrix products."""
+    return _product(scores, values)
+
+
+@torch.library.custom_op("tessella::correlate", mutates_args=(), schema="(Tensor outputs, Tensor values) -> Tensor")
+def correlate(outputs: Tensor, values: Tensor) -> Tensor:
+    """The derivative of a loss in S, where `outputs` is its derivative in the mixed values; by matrix products."""
+    return _correlation(outputs, values)
+
+
+@torch.library.custom_op(
+    "tessella::mix_gradients",
+    mutates_args=(),
+    schema="(Tensor scores, Tensor values, Tensor by_mixed) -> (Tensor, Tensor)",
+)
+def mix_gradients(scores: Tensor, values: Tensor, by_mixed: Tensor) -> tuple[Tensor, Tensor]:
+    """The derivatives of a loss in S and in the values, by matrix products."""
+    return _correlation(by_mixed, values), _product(scores.transpose(1, 2), by_mixed)
+
+
+def _product(scores: Tensor, values: Tensor) -> Tensor:
     mixed = values.new_empty(values.shape)
     tokens, heads, size = values.shape[1:]
     images = max(1, _slice_length(values))
@@ -72,6 +95,11 @@ def shared_mix(scores: Tensor, values: Tensor) -> Tensor:
         product = torch.bmm(scores, _head_major(some)).view(heads, tokens, len(some), size)
         into.copy_(product.permute(2, 1, 0, 3))
     return mixed
+
+
+def _correlation(outputs: Tensor, values: Tensor) -> Tensor:
+    # One product over batch and head size together: a sum in pieces would round to a short dtype at each piece.
+    return torch.bmm(_head_major(outputs), _head_major(values).transpose(1, 2))
 
 
 def _slice_length(values: Tensor) -> int:
@@ -84,17 +112,30 @@ def _slice_length(values: Tensor) -> int:
     return 2_500_000 // max(1, values[:1].numel() * values.element_size())
 
 
-@torch.library.custom_op("tessella::correlate", mutates_args=(), schema="(Tensor outputs, Tensor values) -> Tensor")
-def correlate(outputs: Tensor, values: Tensor) -> Tensor:
-    """The derivative of a loss in S, where `outputs` is its derivative in the mixed values; by matrix products."""
-    # One product over batch and head size together: a sum in pieces would round to a short dtype at each piece.
-    return torch.bmm(_head_major(outputs), _head_major(values).transpose(1, 2))
-
-
 def _head_major(values: Tensor) -> Tensor:
     """(heads, tokens, batch x head size): the one copy that a single product for each head needs."""
     batch, tokens, heads, size = values.shape
     return values.permute(2, 1, 0, 3).reshape(heads, tokens, batch * size)
+
+
+@shared_mix.register_kernel("cuda")
+def _(scores: Tensor, values: Tensor) -> Tensor:
+    kernels = choice.kernels(values)
+    return _product(scores, values) if kernels is None else kernels.mix(scores, values)
+
+
+@correlate.register_kernel("cuda")
+def _(outputs: Tensor, values: Tensor) -> Tensor:
+    kernels = choice.kernels(values)
+    return _correlation(outputs, values) if kernels is None else kernels.correlate(outputs, values)
+
+
+@mix_gradients.register_kernel("cuda")
+def _(scores: Tensor, values: Tensor, by_mixed: Tensor) -> tuple[Tensor, Tensor]:
+    kernels = choice.kernels(values)
+    if kernels is None:
+        return _correlation(by_mixed, values), _product(scores.transpose(1, 2), by_mixed)
+    return kernels.gradients(scores, values, by_mixed)
 
 
 @shared_mix.register_fake
@@ -107,12 +148,19 @@ def _(outputs: Tensor, values: Tensor) -> Tensor:
     return values.new_empty(values.shape[2], values.shape[1], values.shape[1])
 
 
-def _keep(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+@mix_gradients.register_fake
+def _(scores: Tensor, values: Tensor, by_mixed: Tensor) -> tuple[Tensor, Tensor]:
+    return values.new_empty(values.shape[2], values.shape[1], values.shape[1]), values.new_empty(values.shape)
+
+
+def _keep(ctx: Any, inputs: tuple[Tensor, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
 
 
 def _mix_backward(ctx: Any, by_mixed: Tensor) -> tuple[Tensor | None, Tensor | None]:
     scores, values = ctx.saved_tensors
+    if all(ctx.needs_input_grad):
+        return mix_gradients(scores, values, by_mixed)
     by_scores = correlate(by_mixed, values) if ctx.needs_input_grad[0] else None
     by_values = shared_mix(scores.transpose(1, 2), by_mixed) if ctx.needs_input_grad[1] else None
     return by_scores, by_values
@@ -125,5 +173,17 @@ def _correlate_backward(ctx: Any, by_total: Tensor) -> tuple[Tensor | None, Tens
     return by_outputs, by_values
 
 
+def _gradients_backward(
+    ctx: Any, of_scores: Tensor, of_values: Tensor
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """From the derivatives in both gradients: in S, in the values, and in the gradient that they were made from."""
+    scores, values, by_mixed = ctx.saved_tensors
+    by_scores = correlate(by_mixed, of_values) if ctx.needs_input_grad[0] else None
+    by_values = shared_mix(of_scores.transpose(1, 2), by_mixed) if ctx.needs_input_grad[1] else None
+    both = shared_mix(of_scores, values) + shared_mix(scores, of_values) if ctx.needs_input_grad[2] else None
+    return by_scores, by_values, both
+
+
 shared_mix.register_autograd(_mix_backward, setup_context=_keep)
 correlate.register_autograd(_correlate_backward, setup_context=_keep)
+mix_gradients.register_autograd(_gradients_backward, setup_context=_keep)

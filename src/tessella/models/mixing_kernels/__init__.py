@@ -1,0 +1,1 @@
+"""Triton kernels for the mixing of positional attention on CUDA devices, and the choice among them."""

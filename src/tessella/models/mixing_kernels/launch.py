@@ -1,0 +1,238 @@
+"""Which kernel mixes on a CUDA device, with which tiles, and the launch of it.
+
+tokens <= 80    resident: S in registers, values stream past; memory decides
+more            tiled: matrix products in place, split over the batch where dL/dS has too few tiles to fill a device
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+import triton
+from torch import Tensor
+
+from tessella.models.mixing_kernels import resident, tiled
+
+RESIDENT_TOKENS = 80
+
+
+@dataclass(frozen=True)
+class Streaming:
+    """How a resident kernel streams: columns a tile, tiles in flight, warps, and programs for each multiprocessor."""
+
+    block: int
+    stages: int
+    warps: int
+    programs: int
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The tile of a matrix product: rows and columns of its result, what is summed at a time, and what is in flight."""
+
+    rows: int
+    columns: int
+    inner: int
+    stages: int
+    warps: int
+    heads_first: bool = False
+
+
+def streaming(tokens: int, backward: bool) -> Streaming:
+    if backward:
+        return Streaming(block=64, stages=3, warps=4, programs=3)
+    return Streaming(block=128, stages=3, warps=4, programs=4)
+
+
+def product_tiling(tokens: int) -> Tiling:
+    if tokens <= 512:
+        return Tiling(rows=128, columns=128, inner=32, stages=3, warps=8, heads_first=True)
+    return Tiling(rows=128, columns=256, inner=64, stages=3, warps=8)
+
+
+def correlation_tiling(tokens: int) -> Tiling:
+    if tokens <= 512:
+        return Tiling(rows=128, columns=128, inner=64, stages=3, warps=8)
+    return Tiling(rows=128, columns=256, inner=64, stages=3, warps=8)
+
+
+def mix(scores: Tensor, values: Tensor, plan: Streaming | Tiling | None = None) -> Tensor:
+    """S values."""
+    values = _rowwise(values)
+    tokens = values.shape[1]
+    mixed = torch.empty(values.shape, device=values.device, dtype=values.dtype)
+    if mixed.numel() == 0:
+        return mixed
+    if isinstance(plan, Streaming) or (plan is None and tokens <= RESIDENT_TOKENS):
+        _mix_resident(scores, values, mixed, plan or streaming(tokens, backward=False))
+    else:
+        _mix_tiled(scores, values, mixed, plan or product_tiling(tokens))
+    return mixed
+
+
+def correlate(outputs: Tensor, values: Tensor, plan: Tiling | None = None) -> Tensor:
+    """The sum over images and numbers of outputs values^T."""
+    outputs, values = _rowwise(outputs), _rowwise(values)
+    batch, tokens, heads, size = values.shape
+    result = torch.empty(heads, tokens, tokens, device=values.device, dtype=values.dtype)
+    if values.numel() == 0:
+        return result.zero_()
+    plan = plan or correlation_tiling(tokens)
+    tiles = triton.cdiv(tokens, plan.rows) * triton.cdiv(tokens, plan.columns) * heads
+    parts = _parts(2 * _multiprocessors(values.device), tiles, batch * size, plan.inner)
+    chunk = _chunk(batch * size, parts, plan.inner)
+    parts = triton.cdiv(batch * size, chunk)
+    into = result if parts == 1 else torch.empty(parts, *result.shape, device=values.device, dtype=torch.float32)
+    tiled.correlate_tiled[(tiles, parts)](
+        outputs,
+        values,
+        into,
+        batch * size,
+        chunk,
+        tokens,
+        heads,
+        *_strides(outputs),
+        *_strides(values),
+        heads * tokens * tokens,
+        SIZE=size,
+        ROWS=plan.rows,
+        COLUMNS=plan.columns,
+        INNER=plan.inner,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+    return result if parts == 1 else _added(into, result)
+
+
+def gradients(scores: Tensor, values: Tensor, by_mixed: Tensor, plan: Streaming | None = None) -> tuple[Tensor, Tensor]:
+    """dL/dS and dL/dvalues from dL/dmixed: in one pass where tokens are few, else by the two products."""
+    batch, tokens, heads, size = values.shape
+    if tokens > RESIDENT_TOKENS or values.numel() == 0:
+        return correlate(by_mixed, values), mix(scores.transpose(1, 2), by_mixed)
+    values, by_mixed = _rowwise(values), _rowwise(by_mixed)
+    plan = plan or streaming(tokens, backward=True)
+    by_values = torch.empty(values.shape, device=values.device, dtype=values.dtype)
+    by_scores = torch.empty(heads, tokens, tokens, device=values.device, dtype=values.dtype)
+    wanted = plan.programs * _multiprocessors(values.device)
+    chunk = _chunk(batch * size, max(1, wanted // heads), plan.block)
+    parts = triton.cdiv(batch * size, chunk)
+    partial = torch.empty(parts, *by_scores.shape, device=values.device, dtype=torch.float32)
+    resident.gradients_resident[(heads, parts)](
+        scores,
+        values,
+        by_mixed,
+        by_values,
+        partial,
+        batch * size,
+        chunk,
+        tokens,
+        *scores.stride(),
+        *_strides(values),
+        *_strides(by_mixed),
+        *_strides(by_values),
+        SIZE=size,
+        **_blocks(tokens),
+        BLOCK=plan.block,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+    return _added(partial, by_scores), by_values
+
+
+def _mix_resident(scores: Tensor, values: Tensor, mixed: Tensor, plan: Streaming) -> None:
+    batch, tokens, heads, size = values.shape
+    wanted = plan.programs * _multiprocessors(values.device)
+    chunk = _chunk(batch * size, max(1, wanted // heads), plan.block)
+    resident.mix_resident[(heads, triton.cdiv(batch * size, chunk))](
+        scores,
+        values,
+        mixed,
+        batch * size,
+        chunk,
+        tokens,
+        *scores.stride(),
+        *_strides(values),
+        *_strides(mixed),
+        SIZE=size,
+        **_blocks(tokens),
+        BLOCK=plan.block,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> None:
+    batch, tokens, heads, size = values.shape
+    scores, row_limit, inner_limit = _padded(scores)
+    tiles = triton.cdiv(tokens, plan.rows) * triton.cdiv(batch * size, plan.columns) * heads
+    tiled.mix_tiled[(tiles,)](
+        scores,
+        values,
+        mixed,
+        batch * size,
+        tokens,
+        row_limit,
+        inner_limit,
+        heads,
+        *scores.stride(),
+        *_strides(values),
+        *_strides(mixed),
+        SIZE=size,
+        ROWS=plan.rows,
+        COLUMNS=plan.columns,
+        INNER=plan.inner,
+        HEADS_FIRST=plan.heads_first,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def _padded(scores: Tensor) -> tuple[Tensor, int, int]:
+    """S with its contiguous side padded by zeros to a multiple of 16, to load 16 bytes at a time; and its limits."""
+    tokens = scores.shape[-1]
+    by_column = scores.stride(1) == 1 and scores.stride(2) != 1
+    matrix = scores.transpose(1, 2) if by_column else scores
+    room = triton.cdiv(tokens, 16) * 16
+    aligned = matrix.stride(2) == 1 and not (matrix.stride(1) % 8 or matrix.stride(0) % 8 or matrix.data_ptr() % 16)
+    if room != tokens or not aligned:
+        padded = matrix.new_zeros(matrix.shape[0], tokens, room)
+        padded[:, :, :tokens] = matrix
+        matrix = padded
+    return (matrix.transpose(1, 2), room, tokens) if by_column else (matrix, tokens, room)
+
+
+def _blocks(tokens: int) -> dict[str, int | bool]:
+    """The main block of tokens, and whether a rest of 16 follows."""
+    if 64 < tokens <= RESIDENT_TOKENS:
+        return {"MAIN": 64, "REST": True}
+    return {"MAIN": max(16, triton.next_power_of_2(tokens)), "REST": False}
+
+
+def _rowwise(values: Tensor) -> Tensor:
+    """With the numbers of a head side by side, as a projection leaves them; anything else is copied."""
+    return values if values.stride(3) == 1 else values.contiguous()
+
+
+def _strides(values: Tensor) -> tuple[int, int, int]:
+    return values.stride(0), values.stride(1), values.stride(2)
+
+
+def _parts(programs: int, tiles: int, columns: int, inner: int) -> int:
+    """In how many parts a sum is to be taken: enough to fill the device, each of some length."""
+    return max(1, min(programs // tiles, columns // (4 * inner)))
+
+
+def _chunk(columns: int, parts: int, block: int) -> int:
+    """The columns of a part: a multiple of a tile's."""
+    return triton.cdiv(triton.cdiv(columns, parts), block) * block
+
+
+def _added(parts: Tensor, result: Tensor) -> Tensor:
+    numbers = result.numel()
+    tiled.add_parts[(triton.cdiv(numbers, 512),)](parts, result, numbers, len(parts), BLOCK=512, num_warps=4)
+    return result
+
+
+def _multiprocessors(device: torch.device) -> int:
+    return torch.cuda.get_device_properties(device).multi_processor_count
