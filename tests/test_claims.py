@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import math
 from dataclasses import dataclass
@@ -64,6 +65,14 @@ def test_the_json_has_the_shared_form_and_no_nan() -> None:
     assert list(record)[: len(keys)] == keys
     assert record["measured"]["x"] == {"mean": None, "low": None, "high": None}
     json.dumps(record, allow_nan=False)
+
+
+def test_the_json_keeps_details_where_there_are_some() -> None:
+    details = {"runs": [{"seed": 0, "accuracy": math.inf, "loss": (1.5, math.nan)}]}
+    plain = verdict([1.0], Bar("x", ">=", 0.9))
+    made = dataclasses.replace(plain, findings=Findings({"x": [1.0]}, details=details)).as_json()
+    assert made["details"] == {"runs": [{"seed": 0, "accuracy": None, "loss": [1.5, None]}]}
+    assert "details" not in plain.as_json()
 
 
 @pytest.mark.parametrize("claim_id", catalogue.MODULES)

@@ -93,6 +93,8 @@ class Findings:
 
     measured: Mapping[str, Sequence[float]]
     evidence: Mapping[str, Any] = field(default_factory=dict)
+    details: Mapping[str, Any] = field(default_factory=dict)
+    """What the JSON keeps besides, such as each run's own numbers: words, numbers, lists and mappings."""
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,8 @@ class Verdict:
         }
         if not self.holds:
             record["reasons"] = self.reasons
+        if self.findings.details:
+            record["details"] = _finite_within(self.findings.details)
         return record
 
 
@@ -182,3 +186,12 @@ def _bars_by_measurement(bars: Sequence[Bar]) -> dict[str, str]:
 def _finite(value: float) -> float | None:
     """JSON has no NaN or infinity: they are written as null."""
     return value if math.isfinite(value) else None
+
+
+def _finite_within(value: Any) -> Any:
+    """The same at any depth."""
+    if isinstance(value, Mapping):
+        return {name: _finite_within(each) for name, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite_within(each) for each in value]
+    return _finite(value) if isinstance(value, float) else value

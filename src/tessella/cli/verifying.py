@@ -27,7 +27,7 @@ from tessella.runs.folder import checked_file, checked_folder, write_json
 def run(options: argparse.Namespace) -> int:
     data, fields = _data(options.data), list(options.fields)
     if data is not None and data[0] is not None:
-        fields.append(f"data={data[0]}")
+        fields.insert(0, f"data={data[0]}")  # first, since a set-up's recipe may follow its data
     request = Request(
         tuple(options.ids),
         options.seeds,
