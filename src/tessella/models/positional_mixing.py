@@ -19,13 +19,14 @@ bfloat16; all else, and every other device, runs the matrix products below, one 
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tessella.models.mixing_kernels import choice
+from tessella.models.kernel_choice import kernels
 
 
 def mix(
@@ -118,24 +119,29 @@ def _head_major(values: Tensor) -> Tensor:
     return values.permute(2, 1, 0, 3).reshape(heads, tokens, batch * size)
 
 
+def _kernels(values: Tensor) -> ModuleType | None:
+    """float32 and float64 stay with matrix products: torch's own setting says there how exact float32 is to be."""
+    return kernels("mixing_kernels.launch", values, (torch.float16, torch.bfloat16))
+
+
 @shared_mix.register_kernel("cuda")
 def _(scores: Tensor, values: Tensor) -> Tensor:
-    kernels = choice.kernels(values)
-    return _product(scores, values) if kernels is None else kernels.mix(scores, values)
+    found = _kernels(values)
+    return _product(scores, values) if found is None else found.mix(scores, values)
 
 
 @correlate.register_kernel("cuda")
 def _(outputs: Tensor, values: Tensor) -> Tensor:
-    kernels = choice.kernels(values)
-    return _correlation(outputs, values) if kernels is None else kernels.correlate(outputs, values)
+    found = _kernels(values)
+    return _correlation(outputs, values) if found is None else found.correlate(outputs, values)
 
 
 @mix_gradients.register_kernel("cuda")
 def _(scores: Tensor, values: Tensor, by_mixed: Tensor) -> tuple[Tensor, Tensor]:
-    kernels = choice.kernels(values)
-    if kernels is None:
+    found = _kernels(values)
+    if found is None:
         return _correlation(by_mixed, values), _product(scores.transpose(1, 2), by_mixed)
-    return kernels.gradients(scores, values, by_mixed)
+    return found.gradients(scores, values, by_mixed)
 
 
 @shared_mix.register_fake

@@ -16,6 +16,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from tessella.models import descent_passes
+
 
 @dataclass(frozen=True)
 class Activation:
@@ -149,28 +151,21 @@ class LossGradient:
 
     def add(self, patches: Float[Tensor, "points patches dim"], label: Float[Tensor, " points"]) -> None:
         """Accumulates a slice of the sample; `patches` is contiguous."""
-        points, count, dim = patches.shape
-        along = torch.mv(patches.view(points * count, dim), self._value).view(points, count)
-        mixed = along @ self._mixing_t
-        even = mixed ** (self._activation.degree - 1)
-        output = torch.linalg.vecdot(mixed, even).add_(mixed.sum(1), alpha=self._activation.linear)
-        margin = label * output
-        by_output = torch.sigmoid(-margin).mul_(label).mul_(-1.0 / self._points)
-        # D sigma'(h) g, without D: it stands in both of the products below.
-        by_mixed = even.mul_(self._activation.degree).add_(self._activation.linear).mul_(by_output[:, None])
+        along = descent_passes.along(patches, self._value)
+        # D sigma'(h) dl/dF, without D: it stands in both of the products below, as 1/N does in all three sums.
+        by_mixed, loss = descent_passes.margins(
+            along @ self._mixing_t, label, self._activation.degree, self._activation.linear
+        )
         self._by_scores.addmm_(by_mixed.T, along)
-        # One short product a point, summed after: one long matrix-vector product would run on one core, and on a few
-        # of a GPU's.
-        self._by_value += torch.bmm((by_mixed @ self._mixing)[:, None, :], patches).sum((0, 1))
-        # softplus(-margin), which torch rounds to -margin from 20 on.
-        self._loss -= torch.nn.functional.logsigmoid(margin).sum(dtype=torch.float64)
+        self._by_value += descent_passes.weighted_sum(patches, by_mixed @ self._mixing)
+        self._loss += loss.sum(dtype=torch.float64)
 
     def total(self) -> Gradient:
         """The loss and gradient over all slices added, which together hold `points` data points."""
-        by_scores = self._by_scores * len(self._scores)
+        by_scores = self._by_scores * (len(self._scores) / self._points)
         inner = (self._scores * by_scores).sum(1, keepdim=True)
         attention = (self._scores * (by_scores - inner) / self._scale).fill_diagonal_(0.0)
-        return Gradient(self._loss / self._points, attention, self._by_value)
+        return Gradient(self._loss / self._points, attention, self._by_value / self._points)
 
 
 def loss_gradient(model: SimplifiedViT, patches: Tensor, label: Tensor) -> Gradient:
