@@ -77,7 +77,9 @@ class ImageSet:
             deviations.append(float(np.sqrt(share @ (values - mean) ** 2)) or 1.0)
         return torch.tensor(means), torch.tensor(deviations)
 
-    def tensors(self, device: str | torch.device) -> tuple[UInt8[Tensor, "n height width channels"], Int64[Tensor, " n"]]:
+    def tensors(
+        self, device: str | torch.device
+    ) -> tuple[UInt8[Tensor, "n height width channels"], Int64[Tensor, " n"]]:
         """Images and labels, copied to a device: a split of small images fits there whole, as bytes."""
         return torch.from_numpy(np.array(self.images)).to(device), torch.from_numpy(np.array(self.labels)).to(device)
 
