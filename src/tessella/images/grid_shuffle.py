@@ -63,11 +63,11 @@ class GridShuffle(nn.Module):
             raise ValueError(f"patch: got {patch}, expected a divisor of the {self.cell} pixels of a cell's side")
         return _refined(self.order, self.side // self.cell, self.cell // patch)
 
-    def shuffle_patches(self, rows: Shaped[Tensor, "patches *rest"], patch: int) -> Shaped[Tensor, "patches *rest"]:
+    def shuffle_patches(self, rows: Shaped[Tensor, "patches ..."], patch: int) -> Shaped[Tensor, "patches ..."]:
         """What belongs to the patches of an image, such as encodings, in the order of the shuffled image's patches."""
         return rows[self._checked(self.patch_order(patch), rows)]
 
-    def restore_patches(self, rows: Shaped[Tensor, "patches *rest"], patch: int) -> Shaped[Tensor, "patches *rest"]:
+    def restore_patches(self, rows: Shaped[Tensor, "patches ..."], patch: int) -> Shaped[Tensor, "patches ..."]:
         """What was learnt for the patches of shuffled images, in the order of the image's own patches."""
         return rows[self._checked(self.patch_order(patch), rows).argsort()]
 
