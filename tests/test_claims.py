@@ -56,6 +56,7 @@ def test_a_missed_bar_gives_its_reason() -> None:
     made = verdict([0.7], Bar("x", ">=", 0.9, why_not="the sample is too small"), Bar("x", "<=", 1.0))
     assert made.reasons == ["x is 0.7, the bar is >= 0.9 (mean): the sample is too small"]
     assert made.as_json()["reasons"] == made.reasons
+    assert made.as_json()["missed"] == ["x"]
     assert "reasons" not in verdict([1.0], Bar("x", ">=", 0.9)).as_json()
 
 
@@ -63,7 +64,7 @@ def test_the_json_has_the_shared_form_and_no_nan() -> None:
     record = verdict([math.nan], Bar("x", ">=", 0.0)).as_json()
     keys = ["claim", "statement", "source", "holds", "seeds", "measured", "bar", "config", "seconds", "environment"]
     assert list(record)[: len(keys)] == keys
-    assert record["measured"]["x"] == {"mean": None, "low": None, "high": None}
+    assert record["measured"]["x"] == {"mean": None, "low": None, "high": None, "n": 1}
     json.dumps(record, allow_nan=False)
 
 
@@ -117,4 +118,6 @@ def test_claims_in_processes_measure_what_they_do_alone() -> None:
     assert together.keys() == alone.keys()
     for name, found in together.items():
         assert found.findings.measured == alone[name].findings.measured
+        assert found.cpu_seconds is not None
+        assert found.cpu_seconds >= 0
     assert "fig3" in told

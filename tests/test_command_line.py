@@ -79,6 +79,22 @@ def test_save_writes_a_file_a_claim_with_its_command(tmp_path: Path) -> None:
     assert record["command"] == "tessella verify fig1b --seeds 5"
 
 
+def test_a_field_that_one_claim_has_anyway_still_counts_for_the_next(tmp_path: Path) -> None:
+    main(["verify", "fig1b", "fig3", "--save", str(tmp_path), "--set", "side=4"])
+    assert {path.name for path in tmp_path.iterdir()} == {"fig1b.json", "fig3-side=4.json"}
+    assert json.loads((tmp_path / "fig1b.json").read_text())["command"] == "tessella verify fig1b --seeds 5"
+    assert json.loads((tmp_path / "fig3-side=4.json").read_text())["command"].endswith("--seeds 5 --set side=4")
+
+
+def test_a_verdict_is_saved_as_soon_as_it_is_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("tessella.cli.progress.Bars.say", stop)
+    assert main(["verify", "fig1b", "fig3", "--save", str(tmp_path)]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["fig1b.json"]
+
+
 def test_a_place_that_cannot_be_written_to_fails_before_the_work(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

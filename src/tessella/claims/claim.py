@@ -125,6 +125,9 @@ class Verdict:
     findings: Findings
     seconds: float
     environment: Environment
+    cpu_seconds: float | None = None
+    """Of all threads of the process that measured: on a machine that does other things too it says more than the
+    wall's seconds. None where nobody counted."""
 
     @property
     def bars(self) -> tuple[Bar, ...]:
@@ -161,7 +164,10 @@ class Verdict:
             "holds": self.holds,
             "seeds": self.seeds,
             "measured": {
-                name: {key: _finite(value) for key, value in dataclasses.asdict(interval).items()}
+                name: {
+                    **{key: _finite(value) for key, value in dataclasses.asdict(interval).items()},
+                    "n": len(self.findings.measured[name]),
+                }
                 for name, interval in self.intervals.items()
             },
             "bar": _bars_by_measurement(self.bars),
@@ -169,7 +175,10 @@ class Verdict:
             "seconds": round(self.seconds, 3),
             "environment": dataclasses.asdict(self.environment),
         }
+        if self.cpu_seconds is not None:
+            record["cpu_seconds"] = round(self.cpu_seconds, 3)
         if not self.holds:
+            record["missed"] = list(dict.fromkeys(bar.measurement for bar in self.missed))
             record["reasons"] = self.reasons
         if self.findings.details:
             record["details"] = _finite_within(self.findings.details)

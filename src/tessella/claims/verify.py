@@ -63,9 +63,10 @@ def verify(request: Request, claim_id: str, tell: Tell) -> Verdict:
     context = Context(
         seeds, request.device, request.folder, request.data, lambda fraction, text: tell(claim_id, fraction, text)
     )
-    started = time.perf_counter()
+    started, started_cpu = time.perf_counter(), time.process_time()
     findings = claim.measure(config, context)
-    return Verdict(claim, config, seeds, findings, time.perf_counter() - started, environment())
+    seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - started_cpu
+    return Verdict(claim, config, seeds, findings, seconds, environment(), cpu_seconds)
 
 
 def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
@@ -86,8 +87,8 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
         try:
             for future in _as_completed(futures, messages, tell):
                 claim = load(futures[future])
-                config, seeds, findings, seconds = future.result()
-                yield Verdict(claim, config, seeds, findings, seconds, environment())
+                config, seeds, findings, seconds, cpu_seconds = future.result()
+                yield Verdict(claim, config, seeds, findings, seconds, environment(), cpu_seconds)
         except BrokenProcessPool as error:
             running = ", ".join(name for future, name in futures.items() if not future.done() or future.exception())
             raise ValueError(f"jobs: a process was ended from outside while it ran one of {running}") from error
@@ -120,10 +121,10 @@ def _threads_of_children(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _measure(request: Request, claim_id: str, messages: Any) -> tuple[Any, int, Findings, float]:
+def _measure(request: Request, claim_id: str, messages: Any) -> tuple[Any, int, Findings, float, float | None]:
     """What a process sends back: all of a verdict but the claim, whose functions the parent has itself."""
     verdict = verify(request, claim_id, lambda *message: messages.put(message))
-    return verdict.config, verdict.seeds, verdict.findings, verdict.seconds
+    return verdict.config, verdict.seeds, verdict.findings, verdict.seconds, verdict.cpu_seconds
 
 
 def _as_completed(futures: Sequence[Future[Any]] | dict[Future[Any], str], messages: Any, tell: Tell) -> Iterator[Any]:

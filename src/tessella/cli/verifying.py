@@ -51,13 +51,18 @@ def run(options: argparse.Namespace) -> int:
             for verdict in verify_all(request, options.jobs, bars.tell):
                 bars.done(verdict.claim.id)
                 verdicts[verdict.claim.id] = verdict
+                if options.save is not None:
+                    _save(verdict, options, fields)
                 if not to_stdout:
                     bars.say(_line(verdict), console)
     except DivergenceError as error:
         print(f"tessella: {error}", file=sys.stderr)
         return 1
     ordered = [verdicts[claim_id] for claim_id in options.ids]
-    _write(ordered, options, fields, to_stdout)
+    if to_stdout:
+        print(json.dumps([verdict.as_json() for verdict in ordered], indent=2, allow_nan=False))
+    elif options.json is not None:
+        write_json(options.json, [verdict.as_json() for verdict in ordered])
     if not to_stdout:
         _summary(console, ordered)
     if options.page is not None:
@@ -118,22 +123,18 @@ def _summary(console: Console, verdicts: list[Verdict]) -> None:
     console.print(f"\n{held} of {len(verdicts)} claims hold. {verdicts[0].environment if verdicts else ''}")
 
 
-def _write(verdicts: list[Verdict], options: argparse.Namespace, fields: list[str], to_stdout: bool) -> None:
-    records = [verdict.as_json() for verdict in verdicts]
-    if to_stdout:
-        print(json.dumps(records, indent=2, allow_nan=False))
-    elif options.json is not None:
-        write_json(options.json, records)
-    if options.save is not None:
-        for verdict, record in zip(verdicts, records, strict=True):
-            own = verdict.claim.full if options.full else verdict.claim.default
-            fields = [each for each in fields if changed(own, [each]) != own]
-            full = " --full" if options.full else ""
-            command = f"tessella verify {record['claim']}{full} --seeds {record['seeds']}"
-            if options.data is not None:  # where it lay is nobody else's business
-                command += " --data PATH"
-            command += "".join(f" --set {shlex.quote(each)}" for each in fields)
-            # A changed set-up never takes the place of the claim's own.
-            changes = "".join("-" + re.sub(r"[^\w.=,]+", "", each) for each in fields)
-            name = f"{record['claim']}{'-full' if options.full else ''}{changes}.json"
-            write_json(options.save / name, {"command": command, **record})
+def _save(verdict: Verdict, options: argparse.Namespace, fields: list[str]) -> None:
+    """Writes a verdict as soon as it is there, so that nothing of a long command is lost when it is stopped."""
+    claim = verdict.claim
+    own = claim.full if options.full else claim.default
+    changes = [each for each in fields if changed(own, [each]) != own]
+    command = f"tessella verify {claim.id}{' --full' if options.full else ''} --seeds {verdict.seeds}"
+    if options.device != "cpu":
+        command += f" --device {options.device}"
+    if options.data is not None:  # where it lay is nobody else's business
+        command += " --data PATH"
+    command += "".join(f" --set {shlex.quote(each)}" for each in changes)
+    # A changed set-up never takes the place of the claim's own.
+    suffix = "".join("-" + re.sub(r"[^\w.=,]+", "", each) for each in changes)
+    name = f"{claim.id}{'-full' if options.full else ''}{suffix}.json"
+    write_json(options.save / name, {"command": command, **verdict.as_json()})
