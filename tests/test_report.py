@@ -110,12 +110,48 @@ def test_the_readme_is_rendered_from_the_results(tmp_path: Path) -> None:
     assert main(["readme", "--check", "--root", str(tmp_path)]) == 1
     assert main(["readme", "--root", str(tmp_path)]) == 0
     text = (tmp_path / "README.md").read_text()
-    assert "| fig1b | holds | contiguous_blocks 1 (bar >= 1 (every run))" in text
+    assert "| fig1b | holds | contiguous_blocks 1, bar ≥ 1 in every run<br>contiguous_random 0" in text
     assert text.endswith("<!-- end -->\nafter\n")
     assert main(["readme", "--check", "--root", str(tmp_path)]) == 0
 
 
-def test_the_projects_readme_agrees_with_its_results() -> None:
+def saved(results: Path, measured: dict[str, list[float]], *bars: Bar, name: str = "fig1b") -> None:
+    claim = Claim(name, "A statement.", "P", None, None, lambda setup: bars, lambda setup, context: Findings(measured))
+    config = Player("any dataclass", [0])
+    made = Verdict(claim, config, 2, claim.measure(None, Context()), 1.0, environment(), 1.5)
+    results.mkdir(exist_ok=True)
+    record = {"command": f"tessella verify {name}", **made.as_json()}
+    (results / f"{name}.json").write_text(json.dumps(record))
+
+
+def test_a_row_shows_what_was_missed_first_and_counts_the_rest(tmp_path: Path) -> None:
+    bars = [Bar(each, ">=", 1.0) for each in "abcd"] + [Bar("e", ">=", 9.0, "every run", why_not="too few")]
+    saved(tmp_path / "results", {each: [2.0, 4.0] for each in "abcde"} | {"f": [0.5]}, *bars)
+    (tmp_path / "docs").mkdir()
+    for name, block in (("README.md", "claims"), ("docs/results.md", "details")):
+        (tmp_path / name).write_text(f"<!-- results: {block} -->\n<!-- end -->\n")
+    assert readme.update(tmp_path, check=True) == ["README.md", "docs/results.md"]
+    assert readme.update(tmp_path, check=False) == ["README.md", "docs/results.md"]
+    row = next(line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("| fig1b"))
+    assert "does not hold | ✗ e 3 [−9.706, 15.71], bar ≥ 9 in every run<br>a 3" in row
+    assert row.endswith("and 2 more, met | 2 | `tessella verify fig1b` |")
+    details = (tmp_path / "docs/results.md").read_text()
+    assert "- e is 3, the bar is >= 9 (every run): too few" in details
+    assert "| e | 3 | −9.706 to 15.71 | 2 | ≥ 9 in every run | ✗ missed |" in details
+    assert "| f | 0.5 |  | 1 |  |  |" in details
+    assert "1.5 s of processor time" in details
+    assert readme.update(tmp_path, check=True) == []
+
+
+def test_verdicts_stand_in_the_papers_order(tmp_path: Path) -> None:
+    for name in ("mim.area", "depth", "thm4.2", "lem4.1"):
+        saved(tmp_path / "results", {"a": [2.0]}, Bar("a", ">=", 1.0), name=name)
+    text = readme.rendered("<!-- results: claims -->\n<!-- end -->\n", tmp_path / "results")
+    assert re.findall(r"^\| (\S+) \| holds", text, re.MULTILINE) == ["lem4.1", "thm4.2", "depth", "mim.area"]
+
+
+@pytest.mark.parametrize("name", readme.DOCUMENTS)
+def test_the_projects_documents_agree_with_its_results(name: str) -> None:
     root = Path(__file__).parent.parent
-    text = (root / "README.md").read_text()
+    text = (root / name).read_text()
     assert readme.rendered(text, root / "results") == text
