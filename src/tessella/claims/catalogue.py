@@ -25,6 +25,7 @@ MODULES = {
     "thm5.1": "thm5_1",
     "thm5.2": "thm5_2",
     "depth": "depth",
+    "equivariance": "equivariance",
     "mim.floor": "mim_floor",
     "mim.area": "mim_area",
     "mim.features": "mim_features",
