@@ -10,7 +10,7 @@ from scipy import stats
 
 from tessella.claims import catalogue
 from tessella.claims.claim import Bar, Claim, Context, Findings, Interval, Verdict
-from tessella.claims.verify import Request, check_needs, verify, verify_all
+from tessella.claims.verify import Request, _together, check_needs, verify, verify_all
 from tessella.runs.environment import environment
 
 
@@ -108,6 +108,15 @@ def test_progress_runs_from_0_to_1() -> None:
         tell(0.0, "")
         tell(1.0, "")
     assert told == pytest.approx([0, 1 / 3, 1 / 3, 2 / 3, 2 / 3, 1])
+
+
+def test_claims_that_share_runs_go_to_one_process_and_others_each_to_their_own() -> None:
+    ids = catalogue.select(["fig1b", "mim.*"])
+    groups = _together(ids)
+    assert ("mim.floor", "mim.area", "mim.features") in groups
+    assert ("mim.contrastive", "mim.diversity") in groups
+    assert ("fig1b",) in groups
+    assert sorted(name for group in groups for name in group) == sorted(ids)
 
 
 def test_claims_in_processes_measure_what_they_do_alone() -> None:

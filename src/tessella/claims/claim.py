@@ -113,6 +113,8 @@ class Claim:
     """How many seeds it takes where the user names no number; 1 for a claim without randomness."""
     needs: tuple[str, ...] = ()
     """Modules outside the core dependencies that it imports, such as `sklearn`."""
+    runs: str = ""
+    """A name for the training runs that it reads, the same in claims that share them: one process makes them once."""
 
 
 @dataclass(frozen=True)

@@ -31,4 +31,5 @@ CLAIM = Claim(
     bars=bars,
     measure=measure,
     seeds=3,
+    runs="six settings",
 )

@@ -98,4 +98,5 @@ CLAIM = Claim(
     bars=bars,
     measure=measure,
     seeds=3,
+    runs="contrastive",
 )

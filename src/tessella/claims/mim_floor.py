@@ -34,4 +34,5 @@ CLAIM = Claim(
     bars=bars,
     measure=measure,
     seeds=3,
+    runs="six settings",
 )

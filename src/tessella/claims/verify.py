@@ -9,7 +9,7 @@ import os
 import queue
 import signal
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, field
@@ -83,20 +83,29 @@ def verify_all(request: Request, jobs: int, tell: Tell) -> Iterator[Verdict]:
         ProcessPoolExecutor(jobs, method, initializer=_start_worker, initargs=(threads,)) as pool,
     ):
         messages = manager.Queue()
-        futures = {pool.submit(_measure, request, claim_id, messages): claim_id for claim_id in request.ids}
+        futures = {pool.submit(_measure, request, ids, messages): ids for ids in _together(request.ids)}
         try:
             for future in _as_completed(futures, messages, tell):
-                claim = load(futures[future])
-                config, seeds, findings, seconds, cpu_seconds = future.result()
-                yield Verdict(claim, config, seeds, findings, seconds, environment(), cpu_seconds)
+                for claim_id, found in zip(futures[future], future.result(), strict=True):
+                    config, seeds, findings, seconds, cpu_seconds = found
+                    yield Verdict(load(claim_id), config, seeds, findings, seconds, environment(), cpu_seconds)
         except BrokenProcessPool as error:
-            running = ", ".join(name for future, name in futures.items() if not future.done() or future.exception())
+            unfinished = [ids for future, ids in futures.items() if not future.done() or future.exception()]
+            running = ", ".join(claim_id for ids in unfinished for claim_id in ids)
             raise ValueError(f"jobs: a process was ended from outside while it ran one of {running}") from error
         except BaseException:
             for process in pool._processes.values():
                 process.terminate()
             pool.shutdown(wait=False, cancel_futures=True)
             raise
+
+
+def _together(ids: Sequence[str]) -> list[tuple[str, ...]]:
+    """The claims that share runs in one group, in the order of their first; the others each by itself."""
+    groups: dict[str, list[str]] = {}
+    for claim_id in ids:
+        groups.setdefault(load(claim_id).runs or claim_id, []).append(claim_id)
+    return [tuple(group) for group in groups.values()]
 
 
 def _start_worker(threads: int) -> None:
@@ -121,13 +130,15 @@ def _threads_of_children(threads: int) -> Iterator[None]:
                 os.environ[name] = value
 
 
-def _measure(request: Request, claim_id: str, messages: Any) -> tuple[Any, int, Findings, float, float | None]:
-    """What a process sends back: all of a verdict but the claim, whose functions the parent has itself."""
-    verdict = verify(request, claim_id, lambda *message: messages.put(message))
-    return verdict.config, verdict.seeds, verdict.findings, verdict.seconds, verdict.cpu_seconds
+def _measure(
+    request: Request, ids: Sequence[str], messages: Any
+) -> list[tuple[Any, int, Findings, float, float | None]]:
+    """What a process sends back: all of each verdict but the claim, whose functions the parent has itself."""
+    verdicts = [verify(request, claim_id, lambda *message: messages.put(message)) for claim_id in ids]
+    return [(each.config, each.seeds, each.findings, each.seconds, each.cpu_seconds) for each in verdicts]
 
 
-def _as_completed(futures: Sequence[Future[Any]] | dict[Future[Any], str], messages: Any, tell: Tell) -> Iterator[Any]:
+def _as_completed(futures: Iterable[Future[Any]], messages: Any, tell: Tell) -> Iterator[Future[Any]]:
     """Like concurrent.futures.as_completed, passing messages on while it waits."""
     pending = set(futures)
     while pending:
