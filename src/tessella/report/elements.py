@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import html
+import importlib.resources
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -25,6 +26,11 @@ Html = str
 def escape(text: object) -> Html:
     """Text as HTML."""
     return html.escape(str(text), quote=True)
+
+
+def asset(name: str) -> str:
+    """A style or script of the pages, as text."""
+    return importlib.resources.files("tessella.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def prose(*paragraphs: str) -> Html:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import importlib.resources
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,9 +12,12 @@ from matplotlib.figure import Figure
 from tessella.claims.catalogue import MODULES
 from tessella.claims.claim import Verdict
 from tessella.report import figures
-from tessella.report.elements import Html, escape, table
+from tessella.report.elements import Html, asset, escape, table
 from tessella.report.wording import number
 from tessella.runs.folder import write_text
+
+PLAYER = ("elements.js", "charts.js", "player.js")
+"""The scripts that move a claim's page through training."""
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,7 @@ def _index(verdicts: Sequence[Verdict], command: str) -> Html:
 
 def _document(title: str, body: Html, verdict: Verdict | None, command: str, player: bool) -> Html:
     where = f"<p>{escape(verdict.environment)}</p>" if verdict else ""
-    script = f"<script>\n{_asset('player.js')}</script>" if player else ""
+    script = f"<script>\n{''.join(map(asset, PLAYER))}</script>" if player else ""
     return f"""<!DOCTYPE html>
 <html lang="en">
 <head>
@@ -116,7 +118,7 @@ def _document(title: str, body: Html, verdict: Verdict | None, command: str, pla
 <link rel="icon" href="data:,">
 <title>{escape(title)}</title>
 <style>
-{_asset("page.css")}</style>
+{asset("page.css")}</style>
 </head>
 <body>
 <main>
@@ -143,7 +145,3 @@ def _seeds(verdict: Verdict) -> str:
 
 def _file(verdict: Verdict) -> str:
     return f"{verdict.claim.id}.html"
-
-
-def _asset(name: str) -> str:
-    return importlib.resources.files("tessella.report").joinpath("assets", name).read_text()

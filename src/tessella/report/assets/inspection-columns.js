@@ -1,0 +1,149 @@
+// The columns of the page: one for each model, with its pictures in every section.
+
+function columnOf(model) {
+  let view = null, drawn = null;
+  const heading = (section) => {
+    const made = element($(section), "div", { class: "model", role: "group", "aria-label": model.name });
+    if (several) element(made, "h3", {}, model.name);
+    return made;
+  };
+  const name = (what) => () => `${model.name} ${what()}`;
+  const layerName = () => `layer ${view.layer.index + 1}`;
+  const firstOf = () => (several && state.difference === "first" ? current(META.models[0]).inspection : null);
+
+  const attentionPart = heading("attention"), told = element(attentionPart, "p", { class: "small" });
+  const views = element(attentionPart, "div", { class: "views" });
+  const photo = picture(views, {
+    kind: "photo", title: "Where the chosen head looks", widest: 460, build: (width) => photoScene(view, width),
+    file: name(() => `${layerName()} head ${view.head + 1}`),
+    words: () => `The image with its ${view.where.whole.join(" by ")} patches. Arrow keys move the patch, Page Up and Page Down the layer, [ and ] the head. ${chosenWords(model, view)}.`,
+    keys: (event) => patchKeys(event, view.where.whole, view.where.cell, view.layer.stride),
+  });
+  const heads = picture(views, {
+    kind: "maps", title: "Every head of the layer", widest: 700, build: (width) => headsScene(view, width), file: name(layerName),
+    words: () => `Attention of the ${queryWords(view)} in the ${view.layer.heads} heads of ${layerName()}: ${view.rows.map((_, head) => `head ${head + 1} ${strongest(view, head)}`).join("; ")}.`,
+    keys: (event) => plainKey(event) && arrowsOverHeads(event, view),
+  });
+
+  const encodingPart = heading("encodings");
+  const kind = element(encodingPart, "p", { class: "small" }), pair = element(encodingPart, "div", { class: "views" });
+  const numbers = element(encodingPart, "div", { class: "scroll" });
+  const similar = picture(pair, {
+    kind: "similar", title: "The chosen patch and all others", widest: 340, build: (width) => similarScene(view, width),
+    file: name(() => "similarities"),
+    words: () => `Similarities of the encoding of the patch at ${placeWords(...chosenEncoding(view))} to all others, from ${format(view.inspection.encodings.low)} to ${format(view.inspection.encodings.high)}. Arrow keys move the patch.`,
+    keys: (event) => patchKeys(event, view.inspection.encodings.grid, chosenEncoding(view), 1),
+  });
+  const every = picture(pair, {
+    kind: "every", title: "Every patch and all others", widest: 560, build: (width) => everyScene(view, width), file: name(() => "all similarities"),
+    words: () => "For every patch of the grid, a small map of the similarities of its encoding to those of all patches.",
+  });
+
+  const mapPart = element(heading("maps"), "div", { class: "views" });
+  const press = (layer, head) => choose({ layer, head });
+  const shownMap = () => ({ ...state, layer: view.number, head: view.head, first: firstOf() });
+  const map = picture(mapPart, {
+    kind: "map", title: "Layers by heads", build: (width) => mapScene(view.inspection, shownMap(), width, press), file: name(() => state.measure),
+    words: () => `${state.measure} of every head, the first layer on top. Arrow keys choose a head. Chosen: ${aboutHead(view.inspection, measureNamed(view.inspection, state.measure), view.number, view.head)}.`,
+    keys: (event) => mapKeys(event, view),
+  });
+  const depth = picture(mapPart, {
+    kind: "depth", title: "Over depth", build: (width) => depthScene(view.inspection, shownMap(), width, press), file: name(() => `${state.measure} over depth`),
+    words: () => `${state.measure} over the layers, a dot for each head. Means of the layers: ${view.inspection.layers.map((layer, n) => `${layer.index + 1}: ${format(mean(measureNamed(view.inspection, state.measure).values[n]))}`).join(", ")}.`,
+  });
+  const detailPart = heading("details");
+
+  return (next) => {
+    view = next ?? view;
+    if (!view) return;
+    told.textContent = attentionWords(view);
+    const none = view.similar === null, { encodings } = view.inspection, known = measureNamed(view.inspection, state.measure) !== undefined;
+    similar.show(!none);
+    every.show(!none && encodings.grid[0] * encodings.grid[1] <= 1024);
+    map.show(known);
+    depth.show(known);
+    for (const made of [photo, heads, similar, every, map, depth]) made.update();
+    if (drawn === view.place) return;
+    drawn = view.place;
+    kind.textContent = `${encodings.kind === "none" ? "No encodings to compare. " : `${encodings.kind[0].toUpperCase()}${encodings.kind.slice(1)} encodings. `}${encodings.note}`;
+    encodingTable(numbers, encodings);
+    detailList(detailPart, view.inspection);
+  };
+}
+
+// Arrows over the maps of one layer's heads.
+function arrowsOverHeads(event, view) {
+  const by = MOVES[event.key];
+  if (!by) return headKeys(event);
+  choose(by[0] ? { layer: view.number + by[0] } : { head: view.head + by[1] });
+  return true;
+}
+
+function attentionWords(view) {
+  const parts = [], { layer, inspection } = view, example = inspection.examples[state.picture];
+  if (view.own && example.label !== null) parts.push(`Label: ${example.label}.`);
+  if (view.own && example.prediction !== null) parts.push(`The model says: ${example.prediction}.`);
+  parts.push(`Layer ${layer.index + 1} is ${layer.name}.`);
+  if (!view.own) parts.push(`Shown is the mean over ${inspection.images} images${state.picture === null ? "" : "; this image was not kept for this model"}.`);
+  if (layer.windows > 1) parts.push(`It attends within windows of ${layer.grid.join(" \u00d7 ")} patches; its maps are means over an image's ${layer.windows} windows.`);
+  if (state.token !== null && view.token < 0) parts.push(`It has no ${state.token} token: a patch is shown.`);
+  if (layer.stride > 1) parts.push(`To keep this page small, every ${["", "", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"][layer.stride]} row and column of patches can be chosen.`);
+  return parts.join(" ");
+}
+
+function encodingTable(parent, encodings) {
+  parent.replaceChildren();
+  if (!encodings.measures.length) return;
+  const table = element(parent, "table"), head = element(element(table, "thead"), "tr"), body = element(table, "tbody");
+  for (const title of ["measure", "value", "chance", "definition"]) element(head, "th", { scope: "col" }, title);
+  for (const measure of encodings.measures) {
+    const line = element(body, "tr");
+    element(line, "td", {}, measure.name);
+    element(line, "td", { class: "number" }, format(measure.value));
+    element(line, "td", { class: "number" }, format(measure.chance));
+    element(line, "td", { class: "text" }, measure.definition);
+  }
+}
+
+function detailList(parent, inspection) {
+  parent.querySelector("dl")?.remove();
+  const list = element(parent, "dl"), size = (pair) => pair.join(" \u00d7 ");
+  const facts = [
+    ["library", inspection.library],
+    ["image", `${size(inspection.image)} pixels, ${size(inspection.grid)} patches of ${size(inspection.patch)} pixels`],
+    ["means over", `${inspection.images} image${inspection.images === 1 ? "" : "s"}`],
+    ...Object.entries(inspection.details),
+  ];
+  for (const [term, text] of facts) {
+    element(list, "dt", {}, term);
+    element(list, "dd", {}, text);
+  }
+}
+
+// The measure's definition in words, and the table of all measures where it is open.
+function describeMeasure() {
+  const found = META.models.map((model) => measureNamed(current(model).inspection, state.measure)).find(Boolean);
+  if (!found) {
+    $("definition").textContent = "";
+    return;
+  }
+  const unit = found.unit ? ` ${found.unit}` : "", end = (value) => (value === null ? "without bound" : format(value));
+  const range = found.low === null && found.high === null ? "" : ` Can lie between ${end(found.low)} and ${end(found.high)}${unit}.`;
+  $("definition").textContent = `${found.definition.replace(/[.]?$/, ".")}${range} Values: ${found.images} images; chance, from random weights: ${found.chanceImages}.`;
+}
+
+let tableOf = null, markRow = () => {};
+function showTable() {
+  if (!$("table").open) return;
+  const places = META.models.map((model) => current(model).place), key = places.join();
+  if (tableOf !== key) {
+    tableOf = key;
+    const rows = META.models.flatMap((model, k) => META.inspections[places[k]].layers.flatMap((layer, number) => Array.from({ length: layer.heads }, (_, head) => ({
+      model: model.name, layer: number, label: String(layer.index + 1), head, key: `${number}.${head}`,
+      measures: Object.fromEntries(META.inspections[places[k]].measures.map((measure) => [measure.name, measure])),
+    }))));
+    $("rows").replaceChildren();
+    markRow = headTable($("rows"), rows, measures, several, (layer, head) => choose({ layer, head }));
+  }
+  markRow(`${state.layer}.${state.head}`);
+}
