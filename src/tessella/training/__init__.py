@@ -1,0 +1,1 @@
+"""Training on real images: recipes, the loop, and what it leaves behind."""

@@ -1,0 +1,119 @@
+"""Recipes by name. Each says its command, what it is, and what was measured of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tessella.images.augmentation import Augmentation
+from tessella.models.vit import ViTShape
+from tessella.training.recipe import Recipe
+
+
+def digits() -> Recipe:
+    """`tessella train digits`: scikit-learn's 1,797 digits, of which 450 are held out; no data needed.
+
+    A ViT of 4 blocks on 16 patches of 2 x 2 pixels. Not measured yet.
+    """
+    return Recipe(
+        name="digits",
+        data="digits",
+        shape=ViTShape(image=8, patch=2, channels=1, dim=64, depth=4, heads=4, hidden=128),
+        score_rate=10.0,
+        epochs=60,
+        batch=64,
+        rate=2e-3,
+        warmup=3.0,
+        augmentation=Augmentation(crop=1, flip=False, rotate=10.0, smoothing=0.1),
+        evaluate_every=10,
+    )
+
+
+STRONG = Augmentation(
+    crop=4, flip=True, randaugment=2, magnitude=9.0, erasing=0.25, mixup=0.8, cutmix=1.0, smoothing=0.1
+)
+"""As DeiT was trained: RandAugment, erasing, MixUp or CutMix, and smoothed labels."""
+
+
+def cifar10() -> Recipe:
+    """`tessella train cifar10 --data PATH --device cuda`: the paper's small ViT, strongly augmented, 300 epochs.
+
+    Not measured yet.
+    """
+    return Recipe(
+        name="cifar10", data="cifar10", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999
+    )
+
+
+def cifar100() -> Recipe:
+    """`tessella train cifar100 --data PATH --device cuda`: the paper's small ViT, strongly augmented, 300 epochs.
+
+    Not measured yet.
+    """
+    return Recipe(
+        name="cifar100", data="cifar100", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999
+    )
+
+
+def svhn() -> Recipe:
+    """`tessella train svhn --data PATH --device cuda`: the paper's small ViT on house numbers, which are not mirrored.
+
+    Not measured yet.
+    """
+    house_numbers = Augmentation(crop=4, flip=False, randaugment=2, erasing=0.25, cutmix=1.0, mixed=0.5, smoothing=0.1)
+    return Recipe(
+        name="svhn", data="svhn", epochs=200, rate=2e-3, clip=1.0, augmentation=house_numbers, drop_path=0.1, ema=0.999
+    )
+
+
+def tiny_imagenet() -> Recipe:
+    """`tessella train tiny_imagenet --data PATH --device cuda`: the small ViT with patches of 8 x 8 on 64 x 64 pixels.
+
+    Not measured yet.
+    """
+    return Recipe(
+        name="tiny_imagenet",
+        data="tiny-imagenet",
+        shape=ViTShape(image=64, patch=8, classes=200),
+        epochs=200,
+        rate=2e-3,
+        clip=1.0,
+        augmentation=STRONG,
+        drop_path=0.1,
+        ema=0.999,
+    )
+
+
+def vit_tiny_imagenet() -> Recipe:
+    """ViT-Tiny/16 on ImageNet at 224 pixels, for Figure 6, as DeiT trains it.
+
+    `torchrun --nproc-per-node 8 -m tessella train vit_tiny_imagenet --data PATH --device cuda --folder runs/vit-tiny`
+
+    Not measured yet.
+    """
+    return Recipe(
+        name="vit_tiny_imagenet",
+        data="imagenet",
+        shape=ViTShape(image=224, patch=16, classes=1000, dim=192, depth=12, heads=3, hidden=768),
+        epochs=300,
+        batch=1024,
+        rate=1e-3,
+        warmup=5.0,
+        clip=1.0,
+        augmentation=Augmentation(
+            crop=0, resized=0.08, randaugment=2, erasing=0.25, mixup=0.8, cutmix=1.0, smoothing=0.1
+        ),
+        ema=0.9999,
+        draws="process",
+        evaluate_every=5,
+    )
+
+
+RECIPES: dict[str, Callable[[], Recipe]] = {
+    "digits": digits,
+    "cifar10": cifar10,
+    "cifar100": cifar100,
+    "svhn": svhn,
+    "tiny_imagenet": tiny_imagenet,
+    "vit_tiny_imagenet": vit_tiny_imagenet,
+}
+"""What `tessella train` can be asked for."""
