@@ -84,9 +84,19 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 
 def _add_train(commands: argparse._SubParsersAction[_Parser]) -> None:
-    made = commands.add_parser("train", help="one run with a folder: kept, and resumed where it was killed")
-    made.add_argument("recipe", choices=["signal-sets"], help="signal-sets: the simplified ViT on Assumption 1")
-    made.add_argument("--folder", type=Path, required=True, metavar="DIR", help="the run folder, new or to be resumed")
+    made = commands.add_parser(
+        "train",
+        help="one run, kept in a folder, and resumed where it was killed",
+        description="Trains a recipe. With a folder, the run is kept there and goes on where it was killed.",
+    )
+    made.add_argument("recipe", choices=TRAINED, metavar="RECIPE", help=f"what to train: {', '.join(TRAINED)}")
+    made.add_argument("--data", type=Path, metavar="PATH", help="where the images lie; digits need none")
+    made.add_argument(
+        "--attention",
+        choices=["positional", "vanilla", "projections", "gram", "matrix"],
+        help="vanilla, positional, or one of its parametrisations (default: the recipe's)",
+    )
+    made.add_argument("--folder", type=Path, metavar="DIR", help="the run folder, new or to be resumed")
     made.add_argument("--seed", type=_whole, default=0, help="which run (default: 0)")
     made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     made.add_argument(
@@ -95,7 +105,7 @@ def _add_train(commands: argparse._SubParsersAction[_Parser]) -> None:
         default=[],
         metavar="FIELD=VALUE",
         dest="fields",
-        help="change a field, such as spurious=0.3 or descent.steps=500; a wrong one lists them all",
+        help="change a field, such as epochs=60, shape.pooling=mean or augmentation.mixup=0.8; a wrong one lists all",
     )
     made.set_defaults(module="training")
 
@@ -117,6 +127,10 @@ def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 BENCHES = {"attention": "attention", "descent": "descent", "idealized": "idealized", "masked": "masked"}
 """Benchmark name to module under `tessella.bench`."""
+
+
+TRAINED = ["signal-sets", "digits", "cifar10", "cifar100", "svhn", "tiny_imagenet", "vit_tiny_imagenet"]
+"""What can be trained: the simplified ViT on Assumption 1, and the recipes of `tessella.training.recipes`."""
 
 
 def _count(text: str) -> int:

@@ -1,24 +1,46 @@
-"""`tessella train`: one run in a folder of its own, resumed where it was killed."""
+"""`tessella train`: one run, kept in a folder of its own where one is named, and resumed where it was killed."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
 import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
 
 from rich.console import Console
 
 from tessella.cli.fields import changed
 from tessella.cli.progress import Bars
-from tessella.dynamics.descent import DivergenceError
-from tessella.dynamics.realistic import Realistic
-from tessella.dynamics.realistic import run as solve
 from tessella.report.wording import number
 from tessella.runs.device import checked_device
 
+if TYPE_CHECKING:
+    from torch import nn
+
+    from tessella.models.positional_scores import Parametrisation
+    from tessella.training.recipe import Recipe
+
 
 def run(options: argparse.Namespace) -> int:
-    problem = changed(Realistic(), options.fields)
     device = checked_device(options.device)
+    if options.recipe == "signal-sets":
+        return _signal_sets(options, device)
+    return _images(options, device)
+
+
+def _signal_sets(options: argparse.Namespace, device: str) -> int:
+    from tessella.dynamics.descent import DivergenceError
+    from tessella.dynamics.realistic import Realistic
+    from tessella.dynamics.realistic import run as solve
+
+    for name in ("data", "attention"):
+        if getattr(options, name) is not None:
+            raise ValueError(f"{name}: got {getattr(options, name)}, but signal-sets has no use for it")
+    if options.folder is None:
+        raise ValueError("folder: got none, expected --folder DIR, new or to be resumed")
+    problem = changed(Realistic(), options.fields)
     try:
         with Bars() as bars:
             outcome = solve(
@@ -37,3 +59,68 @@ def run(options: argparse.Namespace) -> int:
     console.print(f"cos(v, w*) {number(final.cosine)}, rows associated {number(found.exact_rows)}")
     print(f"kept in {options.folder}")
     return 0
+
+
+def _images(options: argparse.Namespace, device: str) -> int:
+    from tessella.training.failures import DivergenceError, LoaderError, PeerError
+    from tessella.training.loop import train
+    from tessella.training.network import build
+    from tessella.training.processes import joined
+    from tessella.training.recipes import RECIPES
+
+    recipe = RECIPES[options.recipe]()
+    if options.attention is not None:
+        recipe = recipe.with_attention(options.attention)
+    recipe = changed(recipe, options.fields)
+    sets = [_image_set(recipe.data, split, options.data) for split in ("train", "test")]
+    processes, _ = joined(device)
+    factory = _timm_positional if recipe.model.startswith("timm:") and recipe.attention != "vanilla" else build
+    try:
+        with Bars(shown=processes.leads) as bars:
+            trained = train(
+                recipe,
+                sets[0],
+                sets[1],
+                seed=options.seed,
+                device=device,
+                folder=options.folder,
+                watch=lambda fraction, detail: bars.tell(recipe.name, fraction, detail),
+                factory=factory,
+            )
+    except (DivergenceError, LoaderError, PeerError) as error:
+        left = "" if options.folder is None else f"; {options.folder} holds the last checkpoint"
+        print(f"tessella: {error}{left}", file=sys.stderr)
+        return 1
+    if processes.leads:
+        averaged = f" (last weights {trained.last_accuracy:.2f} %)" if recipe.ema else ""
+        print(f"{recipe.name}, {recipe.attention}, seed {options.seed}: {trained.accuracy:.2f} %{averaged}")
+        speed = f", {trained.images_per_second:,.0f} images/s" if trained.images_per_second else ""
+        print(f"{trained.seconds:.1f} s{speed}; before that {trained.compile_seconds:.1f} s to prepare")
+        if options.folder is not None:
+            print(f"kept in {options.folder}")
+    return 0
+
+
+def _image_set(data: str, split: str, path: Path | None) -> Any:
+    """A split of the recipe's data."""
+    if data == "digits" and path is None:
+        from tessella.images.digits import digits
+
+        return digits(split)
+    if path is None:
+        raise ValueError(f"data: got none, expected --data PATH, where {data} lies")
+    return importlib.import_module("tessella.images.catalogue").load(data, split, path)
+
+
+def _timm_positional(recipe: Recipe, seed: int) -> nn.Module:
+    """timm's model with positional attention in the place of its own."""
+    import torch
+
+    from tessella.surgery.replacement import use_positional
+    from tessella.training.network import timm_model
+
+    model = timm_model(replace(recipe, attention="vanilla"), seed)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        use_positional(model, cast("Parametrisation", recipe.attention), diagonal=recipe.diagonal)
+    return model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 
@@ -21,8 +21,7 @@ def compiled(function: Function, mode: str) -> Function:
     torch._dynamo.config.recompile_limit = 256
     torch._dynamo.config.accumulated_recompile_limit = 4096
     options = {**torch._inductor.list_mode_options(mode), "fallback_random": True}
-    made: Function = torch.compile(function, dynamic=False, options=options)
-    return made
+    return cast(Function, torch.compile(function, dynamic=False, options=options))
 
 
 class Captured:

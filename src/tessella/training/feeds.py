@@ -26,6 +26,10 @@ RESIDENT_SHARE = 0.25
 """Of a device's free memory, what a set may take to be kept there."""
 
 
+Ready: TypeAlias = "queue.Queue[Batch | BaseException | None]"
+"""Batches that wait; None ends an epoch, an error ends the run."""
+
+
 class Stream(Protocol):
     """Images that are read or decoded as they are needed."""
 
@@ -91,7 +95,7 @@ class Streamed:
         self.order = torch.zeros(steps, batch, dtype=torch.int64)
         self._images = torch.zeros(batch, *stream.size, stream.channels, dtype=torch.uint8, device=device)
         self._labels = torch.zeros(batch, dtype=torch.int64, device=device)
-        self._ready: queue.Queue[Batch | BaseException | None] = queue.Queue(2)
+        self._ready: Ready = queue.Queue(2)
         self._stopped = threading.Event()
 
     def begin(self, order: Int64[np.ndarray, "steps batch"], start: int) -> None:
@@ -100,7 +104,7 @@ class Streamed:
         arguments = (order[start:], self._ready, self._stopped)
         threading.Thread(target=self._read, args=arguments, daemon=True).start()
 
-    def _read(self, order: np.ndarray, ready: queue.Queue[Batch | BaseException | None], stop: threading.Event) -> None:
+    def _read(self, order: np.ndarray, ready: Ready, stop: threading.Event) -> None:
         try:
             for images, labels in self._stream.batches(order):
                 if stop.is_set():
@@ -165,7 +169,7 @@ def feed(source: ImageSet | Stream, steps: int, batch: int, device: torch.device
     return Resident(source, steps, batch, device)
 
 
-def _put(ready: queue.Queue[Batch | BaseException | None], item: Batch | BaseException | None, stop: threading.Event) -> None:
+def _put(ready: Ready, item: Batch | BaseException | None, stop: threading.Event) -> None:
     """Waits for room, unless nobody will ask any more."""
     while not stop.is_set():
         try:

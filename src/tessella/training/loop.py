@@ -30,7 +30,7 @@ from tessella.training.machine import matrix_rate, operations
 from tessella.training.network import Factory, build
 from tessella.training.processes import Processes, joined
 from tessella.training.recipe import Recipe
-from tessella.training.reuse import Prepared, Reuse
+from tessella.training.reuse import LATEST, Prepared, Reuse
 
 CHECKPOINT_SECONDS = 30.0
 """Between two checkpoints; another one is made at the end, and where training has to stop."""
@@ -77,8 +77,8 @@ def train(
 ) -> Trained:
     """Trains a recipe's model from a seed. With a folder the run is kept there, and goes on from its checkpoint.
 
-    With `reuse`, what earlier runs have compiled serves this one too, where shapes agree. `factory` makes the model in
-    `build`'s place. Under torchrun every process calls this alike.
+    What earlier runs of this process have compiled serves this one too, where shapes agree: `reuse` holds it, or one
+    that all runs share. `factory` makes the model in `build`'s place. Under torchrun every process calls this alike.
     """
     if seed < 0:
         raise ValueError(f"seed: got {seed}, expected 0 or more")
@@ -87,9 +87,7 @@ def train(
     config = {**dataclasses.asdict(recipe), "seed": seed, "device": own.type}
     journal = Journal(folder if processes.leads else None, config)
     with _own_draws(own), _memory_named(recipe):
-        prepared, compile_seconds = (reuse or Reuse(1)).prepared(
-            recipe, (train_set, test_set), factory, processes, own
-        )
+        prepared, compile_seconds = (reuse or LATEST).prepared(recipe, (train_set, test_set), factory, processes, own)
         run = Run(recipe, seed, prepared, factory(recipe, seed), journal, processes, watch)
         try:
             run.resume()
@@ -107,14 +105,16 @@ def train_many(
     watch: Watch | None = None,
 ) -> Iterator[Trained]:
     """Trains recipes from seeds, one after the other, compiling anew only where shapes change."""
-    reuse = Reuse()
     for number, (recipe, seed) in enumerate(runs):
         told = None if watch is None else _part(watch, number, len(runs))
-        yield train(recipe, train_set, test_set, seed=seed, device=device, watch=told, reuse=reuse)
+        yield train(recipe, train_set, test_set, seed=seed, device=device, watch=told)
 
 
 def fitted(
-    recipe: Recipe, train_set: ImageSet | Stream, test_set: ImageSet, processes: Processes = Processes()  # noqa: B008
+    recipe: Recipe,
+    train_set: ImageSet | Stream,
+    test_set: ImageSet,
+    processes: Processes = Processes(),  # noqa: B008
 ) -> Recipe:
     """The recipe for these images, or one line on what does not fit."""
     if train_set.classes != test_set.classes or (train_set.size, train_set.channels) != (
@@ -311,7 +311,7 @@ class Run:
         values, last = self._values(averaged=True), self._journal.records[-1]
         self._model.load_state_dict(values, strict=False)
         seconds = self._journal.seconds
-        speed = self._speed = self.images_per_second if self._here else 0.0
+        speed = self.images_per_second if self._here else 0.0
         if self._journal.folder is not None:
             result = {
                 "recipe": dataclasses.asdict(self._recipe),

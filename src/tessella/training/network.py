@@ -1,4 +1,4 @@
-"""The model that a recipe names, with initial values of a seed, and how its parameters are grouped for the optimiser."""
+"""The model that a recipe names, with initial values of a seed, and its parameter groups for the optimiser."""
 
 from __future__ import annotations
 

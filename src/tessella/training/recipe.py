@@ -5,11 +5,23 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 from tessella.images.augmentation import Augmentation
-from tessella.images.image_set import ImageSet
 from tessella.models.vit import Attention, ViTShape
+
+
+class Images(Protocol):
+    """What a recipe asks of the images that it is for."""
+
+    classes: tuple[str, ...]
+
+    @property
+    def size(self) -> tuple[int, int]: ...
+
+    @property
+    def channels(self) -> int: ...
+
 
 POSITIONAL: Attention = "matrix"
 """What `positional` stands for: the parametrisation that learns best, A itself."""
@@ -106,18 +118,16 @@ class Recipe:
         """The same recipe with vanilla attention, a parametrisation of positional attention, or the best of these."""
         chosen = POSITIONAL if attention == "positional" else attention
         if chosen not in ("vanilla", "projections", "gram", "matrix"):
-            raise ValueError(
-                f"attention: got {attention!r}, expected vanilla, positional, projections, gram or matrix"
-            )
+            raise ValueError(f"attention: got {attention!r}, expected vanilla, positional, projections, gram or matrix")
         return dataclasses.replace(self, attention=chosen)  # type: ignore[arg-type]
 
-    def fitted(self, images: ImageSet) -> Recipe:
+    def fitted(self, images: Images) -> Recipe:
         """The recipe with the images' side, channels and classes; the shape is a ViT's, the classes any model's."""
         height, width = images.size
         if height != width:
             raise ValueError(f"images: got {height} x {width} pixels, expected squares")
-        sizes = {"image": height, "channels": images.channels, "classes": len(images.classes)}
-        return dataclasses.replace(self, shape=dataclasses.replace(self.shape, **sizes))
+        shape = dataclasses.replace(self.shape, image=height, channels=images.channels, classes=len(images.classes))
+        return dataclasses.replace(self, shape=shape)
 
     def steps_per_epoch(self, images: int) -> int:
         """Whole batches among so many images."""

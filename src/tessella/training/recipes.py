@@ -39,9 +39,7 @@ def cifar10() -> Recipe:
 
     Not measured yet.
     """
-    return Recipe(
-        name="cifar10", data="cifar10", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999
-    )
+    return Recipe(name="cifar10", data="cifar10", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999)
 
 
 def cifar100() -> Recipe:
@@ -49,9 +47,7 @@ def cifar100() -> Recipe:
 
     Not measured yet.
     """
-    return Recipe(
-        name="cifar100", data="cifar100", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999
-    )
+    return Recipe(name="cifar100", data="cifar100", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999)
 
 
 def svhn() -> Recipe:

@@ -67,6 +67,10 @@ class Reuse:
         return held, seconds
 
 
+LATEST = Reuse()
+"""What runs share that bring none of their own."""
+
+
 def _prepare(
     recipe: Recipe,
     sources: tuple[ImageSet | Stream, ImageSet],

@@ -68,17 +68,18 @@ class Step:
         self.logits = compiled(self._logits, mode)
         self._run: Callable[[], None] = self._step
         self._seeds = np.zeros(steps, dtype=np.int64)
-        self._generator = (
-            torch.cuda.default_generators[device.index or 0] if on_gpu else torch.random.default_generator
-        )
+        self._generator = torch.cuda.default_generators[device.index or 0] if on_gpu else torch.default_generator
 
     def prepare(self) -> None:
         """Compiles and captures. The weights are anything afterwards: `restart` follows."""
         if self.device.type == "cuda" and self._recipe.captured:
-            self._run = Captured(self._step, lambda: self.place.zero_(), self.device)
+            self._run = Captured(self._step, self._rewind, self.device)
         else:
-            self.place.zero_()
+            self._rewind()
             self._step()
+
+    def _rewind(self) -> None:
+        self.place.zero_()
 
     def restart(self, model: nn.Module, recipe: Recipe) -> None:
         """Begins anew with another model's values, and another recipe's rates, in the same places."""
