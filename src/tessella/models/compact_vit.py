@@ -19,6 +19,7 @@ class Shape:
 
     side: int = 8
     """Pixels along an image's side."""
+    channels: int = 1
     patch: int = 2
     dim: int = 32
     depth: int = 3
@@ -41,12 +42,18 @@ class Shape:
     def patches(self) -> int:
         return self.along**2
 
+    @property
+    def pixels(self) -> int:
+        """Numbers in a patch."""
+        return self.channels * self.patch**2
 
-def cut(images: Float[Tensor, "batch side side"], patch: int) -> Float[Tensor, "batch patches pixels"]:
+
+def cut(images: Float[Tensor, "batch channels side side"], patch: int) -> Float[Tensor, "batch patches pixels"]:
     """Images as rows of patches, from left to right and top to bottom."""
-    batch, side, _ = images.shape
+    batch, channels, side, _ = images.shape
     along = side // patch
-    return images.reshape(batch, along, patch, along, patch).transpose(2, 3).reshape(batch, along**2, patch**2)
+    squares = images.reshape(batch, channels, along, patch, along, patch).permute(0, 2, 4, 1, 3, 5)
+    return squares.reshape(batch, along**2, channels * patch**2)
 
 
 class Block(nn.Module):
@@ -76,13 +83,13 @@ class Encoder(nn.Module):
     def __init__(self, shape: Shape):
         super().__init__()
         self.shape = shape
-        self.embed = nn.Linear(shape.patch**2, shape.dim)
+        self.embed = nn.Linear(shape.pixels, shape.dim)
         self.positions = nn.Parameter(torch.zeros(shape.patches, shape.dim))
         self.blocks = nn.ModuleList(Block(shape.dim, shape.heads) for _ in range(shape.depth))
         self.norm = nn.LayerNorm(shape.dim)
 
     def forward(
-        self, images: Float[Tensor, "batch side side"], kept: Int[Tensor, "batch kept"] | None = None
+        self, images: Float[Tensor, "batch channels side side"], kept: Int[Tensor, "batch kept"] | None = None
     ) -> tuple[Float[Tensor, "batch tokens dim"], list[Float[Tensor, "batch heads tokens tokens"]]]:
         tokens = self.embed(cut(images, self.shape.patch)) + self.positions
         if kept is not None:
@@ -108,17 +115,19 @@ class MaskedAutoencoder(nn.Module):
         self.blank = nn.Parameter(torch.zeros(shape.dim))
         self.positions = nn.Parameter(torch.zeros(shape.patches, shape.dim))
         self.decoder, self.norm = Block(shape.dim, shape.heads), nn.LayerNorm(shape.dim)
-        self.pixels = nn.Linear(shape.dim, shape.patch**2)
+        self.pixels = nn.Linear(shape.dim, shape.pixels)
 
-    def loss(self, images: Float[Tensor, "batch side side"], order: Int[Tensor, "batch patches"]) -> Float[Tensor, ""]:
+    def loss(
+        self, images: Float[Tensor, "batch channels side side"], order: Int[Tensor, "batch patches"]
+    ) -> Float[Tensor, ""]:
         """`order` is a random order of the patches, of which the first are hidden."""
         shape = self.encoder.shape
         hidden, kept = order[:, : self.hidden], order[:, self.hidden :]
         seen, _ = self.encoder(images, kept)
-        tokens = self.blank.expand(len(images), shape.patches, -1)
+        tokens = self.blank.to(seen.dtype).expand(len(images), shape.patches, -1)
         tokens = tokens.scatter(1, kept[..., None].expand(-1, -1, shape.dim), seen) + self.positions
         rebuilt = self.pixels(self.norm(self.decoder(tokens)[0]))
-        pick = hidden[..., None].expand(-1, -1, shape.patch**2)
+        pick = hidden[..., None].expand(-1, -1, shape.pixels)
         error = rebuilt.gather(1, pick) - cut(images, shape.patch).gather(1, pick)
         return (error**2).mean()
 
@@ -130,7 +139,7 @@ class Classifier(nn.Module):
         super().__init__()
         self.encoder, self.head = Encoder(shape), nn.Linear(shape.dim, classes)
 
-    def forward(self, images: Float[Tensor, "batch side side"]) -> Float[Tensor, "batch classes"]:
+    def forward(self, images: Float[Tensor, "batch channels side side"]) -> Float[Tensor, "batch classes"]:
         logits: Tensor = self.head(self.encoder(images)[0].mean(1))
         return logits
 
@@ -144,7 +153,7 @@ class Contrastive(nn.Module):
         self.project = nn.Sequential(nn.Linear(shape.dim, shape.dim), nn.GELU(), nn.Linear(shape.dim, shape.dim))
 
     def loss(
-        self, first: Float[Tensor, "batch side side"], second: Float[Tensor, "batch side side"]
+        self, first: Float[Tensor, "batch channels side side"], second: Float[Tensor, "batch channels side side"]
     ) -> Float[Tensor, ""]:
         """Cross-entropy of picking the other view of the same image among all of the batch, both ways."""
         a, b = (

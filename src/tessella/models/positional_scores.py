@@ -21,6 +21,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tessella.models.row_softmax import row_softmax
+
 Parametrisation = Literal["projections", "gram", "matrix"]
 PARAMETRISATIONS: tuple[Parametrisation, ...] = ("projections", "gram", "matrix")
 
@@ -113,9 +115,7 @@ class PositionalScores(nn.Module):
             logits = self.logits(positions)
             if kept is not None:
                 logits = logits[:, kept[:, :, None], kept[:, None, :]].transpose(0, 1)
-            if logits.dtype in (torch.float16, torch.bfloat16):
-                return torch.softmax(logits, -1, dtype=torch.float32).to(logits.dtype)
-            return torch.softmax(logits, -1)
+            return row_softmax(logits)
 
     def _by_head(self, positions: Tensor) -> Tensor:
         return positions.view(positions.shape[0], self.heads, -1).transpose(0, 1)

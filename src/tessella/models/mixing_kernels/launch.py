@@ -1,7 +1,11 @@
 """Which kernel mixes on a CUDA device, with which tiles, and the launch of it.
 
 tokens <= 80    resident: S in registers, values stream past; memory decides
-more            tiled: matrix products in place, split over the batch where dL/dS has too few tiles to fill a device
+tokens <= 272   rows: a block of S's rows on chip, values stream past; the cache decides
+more            tiled: matrix products in place
+
+dL/dS comes with the resident kernel, and beyond it from tiles, split over the batch where they are too few to fill a
+device.
 """
 
 from __future__ import annotations
@@ -12,15 +16,28 @@ import torch
 import triton
 from torch import Tensor
 
-from tessella.models.mixing_kernels import resident, tiled
+from tessella.models.mixing_kernels import resident, rows, tiled
 
 RESIDENT_TOKENS = 80
+ROWS_TOKENS = 272
 
 
 @dataclass(frozen=True)
 class Streaming:
     """How a resident kernel streams: columns a tile, tiles in flight, warps, and programs for each multiprocessor."""
 
+    block: int
+    stages: int
+    warps: int
+    programs: int
+
+
+@dataclass(frozen=True)
+class RowBlocks:
+    """How a kernel of row blocks streams: rows of S, columns a tile, tiles in flight, warps, and programs in all for
+    each multiprocessor."""
+
+    rows: int
     block: int
     stages: int
     warps: int
@@ -36,39 +53,56 @@ class Tiling:
     inner: int
     stages: int
     warps: int
-    heads_first: bool = False
 
 
 def streaming(tokens: int, backward: bool) -> Streaming:
     if backward:
-        return Streaming(block=64, stages=3, warps=4, programs=3)
-    return Streaming(block=128, stages=3, warps=4, programs=4)
+        return Streaming(block=32, stages=3 if tokens <= 64 else 4, warps=4, programs=2)
+    if tokens <= 64:
+        return Streaming(block=256, stages=4, warps=4, programs=3)
+    return Streaming(block=64, stages=3, warps=4, programs=2)
 
 
-def product_tiling(tokens: int) -> Tiling:
-    if tokens <= 512:
-        return Tiling(rows=128, columns=128, inner=32, stages=3, warps=8, heads_first=True)
-    return Tiling(rows=128, columns=256, inner=64, stages=3, warps=8)
+def row_blocks(tokens: int) -> RowBlocks:
+    return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=2)
+
+
+def product_tiling(tokens: int, by_column: bool) -> Tiling:
+    """`by_column` says that the columns of S are contiguous, as those of its transpose are."""
+    if by_column:
+        columns, warps = (128, 4) if tokens <= 2048 else (256, 8)
+        return Tiling(rows=128, columns=columns, inner=32, stages=4, warps=warps)
+    return Tiling(rows=128, columns=256, inner=64, stages=4 if tokens <= 2048 else 3, warps=8)
 
 
 def correlation_tiling(tokens: int) -> Tiling:
-    if tokens <= 512:
-        return Tiling(rows=128, columns=128, inner=64, stages=3, warps=8)
-    return Tiling(rows=128, columns=256, inner=64, stages=3, warps=8)
+    return Tiling(rows=128, columns=128, inner=64, stages=3, warps=4)
 
 
-def mix(scores: Tensor, values: Tensor, plan: Streaming | Tiling | None = None) -> Tensor:
+def mix(scores: Tensor, values: Tensor, plan: Streaming | RowBlocks | Tiling | None = None) -> Tensor:
     """S values."""
     values = _rowwise(values)
-    tokens = values.shape[1]
     mixed = torch.empty(values.shape, device=values.device, dtype=values.dtype)
     if mixed.numel() == 0:
         return mixed
-    if isinstance(plan, Streaming) or (plan is None and tokens <= RESIDENT_TOKENS):
-        _mix_resident(scores, values, mixed, plan or streaming(tokens, backward=False))
+    plan = plan or _plan(values.shape[1], by_column=_is_by_column(scores))
+    if isinstance(plan, Streaming):
+        _mix_resident(scores, values, mixed, plan)
+    elif isinstance(plan, RowBlocks):
+        _mix_rows(scores, values, mixed, plan)
     else:
-        _mix_tiled(scores, values, mixed, plan or product_tiling(tokens))
+        _mix_tiled(scores, values, mixed, plan)
     return mixed
+
+
+def _plan(tokens: int, by_column: bool) -> Streaming | RowBlocks | Tiling:
+    if tokens <= RESIDENT_TOKENS:
+        return streaming(tokens, backward=False)
+    return row_blocks(tokens) if tokens <= ROWS_TOKENS else product_tiling(tokens, by_column)
+
+
+def _is_by_column(scores: Tensor) -> bool:
+    return scores.stride(1) == 1 and scores.stride(2) != 1
 
 
 def correlate(outputs: Tensor, values: Tensor, plan: Tiling | None = None) -> Tensor:
@@ -162,6 +196,50 @@ def _mix_resident(scores: Tensor, values: Tensor, mixed: Tensor, plan: Streaming
     )
 
 
+def _mix_rows(scores: Tensor, values: Tensor, mixed: Tensor, plan: RowBlocks) -> None:
+    batch, tokens, heads, size = values.shape
+    blocks = triton.cdiv(tokens, plan.rows)
+    wanted = plan.programs * _multiprocessors(values.device)
+    chunk = _chunk(batch * size, max(1, wanted // (blocks * heads)), plan.block)
+    first, second, third = sum_parts(tokens)
+    rows.mix_rows[(blocks, heads, triton.cdiv(batch * size, chunk))](
+        scores,
+        values,
+        mixed,
+        batch * size,
+        chunk,
+        tokens,
+        *scores.stride(),
+        *_strides(values),
+        *_strides(mixed),
+        SIZE=size,
+        ROWS=plan.rows,
+        FIRST=first,
+        SECOND=second,
+        THIRD=third,
+        BLOCK=plan.block,
+        STAGES=plan.stages,
+        num_warps=plan.warps,
+    )
+
+
+def sum_parts(tokens: int) -> tuple[int, int, int]:
+    """Powers of two from 16 on whose sum covers the tokens, falling, 0 where fewer than three will do.
+
+    >>> sum_parts(197), sum_parts(257), sum_parts(250)
+    ((128, 64, 16), (256, 16, 0), (256, 0, 0))
+    """
+    left = triton.cdiv(tokens, 16)
+    parts = []
+    while left > 0 and len(parts) < 2:
+        parts.append(1 << (left.bit_length() - 1))
+        left -= parts[-1]
+    parts.append(triton.next_power_of_2(left) if left > 0 else 0)
+    whole = triton.next_power_of_2(triton.cdiv(tokens, 16))
+    first, second, third = (*parts, 0, 0)[:3] if sum(parts) < whole else (whole, 0, 0)
+    return 16 * first, 16 * second, 16 * third
+
+
 def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> None:
     batch, tokens, heads, size = values.shape
     scores, row_limit, inner_limit = _padded(scores)
@@ -174,7 +252,6 @@ def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> N
         tokens,
         row_limit,
         inner_limit,
-        heads,
         *scores.stride(),
         *_strides(values),
         *_strides(mixed),
@@ -182,7 +259,6 @@ def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> N
         ROWS=plan.rows,
         COLUMNS=plan.columns,
         INNER=plan.inner,
-        HEADS_FIRST=plan.heads_first,
         STAGES=plan.stages,
         num_warps=plan.warps,
     )
@@ -191,7 +267,7 @@ def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> N
 def _padded(scores: Tensor) -> tuple[Tensor, int, int]:
     """S with its contiguous side padded by zeros to a multiple of 16, to load 16 bytes at a time; and its limits."""
     tokens = scores.shape[-1]
-    by_column = scores.stride(1) == 1 and scores.stride(2) != 1
+    by_column = _is_by_column(scores)
     matrix = scores.transpose(1, 2) if by_column else scores
     room = triton.cdiv(tokens, 16) * 16
     aligned = matrix.stride(2) == 1 and not (matrix.stride(1) % 8 or matrix.stride(0) % 8 or matrix.data_ptr() % 16)

@@ -20,7 +20,6 @@ def mix_tiled(
     tokens,
     row_limit,
     inner_limit,
-    heads,
     score_head,
     score_row,
     score_column,
@@ -34,7 +33,6 @@ def mix_tiled(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     INNER: tl.constexpr,
-    HEADS_FIRST: tl.constexpr,
     STAGES: tl.constexpr,
 ):
     """One tile of S values. Programs that share values, and then those that share scores, run side by side.
@@ -46,10 +44,7 @@ def mix_tiled(
     program = tl.program_id(0)
     rows = (program % row_tiles) * ROWS + tl.arange(0, ROWS)
     program //= row_tiles
-    if HEADS_FIRST:
-        head, start = program % heads, (program // heads) * COLUMNS
-    else:
-        head, start = program // column_tiles, (program % column_tiles) * COLUMNS
+    head, start = program // column_tiles, (program % column_tiles) * COLUMNS
     inside = start + tl.arange(0, COLUMNS) < columns
     inner = tl.arange(0, INNER)
     image, across = place(start, value_image, SIZE, COLUMNS)
