@@ -1,0 +1,111 @@
+"""Data sets by name: whatever lies at a path, prepared or as it was downloaded, becomes an image set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+
+from tessella.images import cache, cifar, folders, parquet, svhn
+from tessella.images.decoding import decode
+from tessella.images.digits import digits
+from tessella.images.encoded import EncodedSplit
+from tessella.images.found import found
+from tessella.images.image_set import SPLITS, ImageSet
+
+Reader = Callable[[Path, str, str], ImageSet | EncodedSplit | None]
+"""Path, name and split to the split, or to None where the path holds another format."""
+
+_HUB = "parquet shards (train-*.parquet, ...)"
+_TREE = "a folder for each class (train/CLASS/, ...)"
+_ENCODED: tuple[Reader, ...] = (parquet.read, folders.read)
+
+FORMATS: dict[str, tuple[str, tuple[Reader, ...]]] = {
+    "cifar10": (f"cifar-10-batches-py/ or cifar-10-python.tar.gz, {_HUB}, {_TREE}", (cifar.read, *_ENCODED)),
+    "cifar100": (f"cifar-100-python/ or cifar-100-python.tar.gz, {_HUB}, {_TREE}", (cifar.read, *_ENCODED)),
+    "svhn": (f"train_32x32.mat and test_32x32.mat, {_HUB}, {_TREE}", (svhn.read, *_ENCODED)),
+    "tiny-imagenet": (f"{_HUB}, {_TREE}", _ENCODED),
+    "imagenet": (f"{_HUB}, {_TREE}", _ENCODED),
+    "parquet": (_HUB, (parquet.read,)),
+    "folder": (_TREE, (folders.read,)),
+}
+"""By name: what is looked for, besides a folder that `tessella data prepare` made, and who reads it.
+
+`parquet` and `folder` are for any data set in these layouts.
+"""
+
+NAMES = ("digits", *FORMATS)
+
+_MOST = 8 << 30
+"""Bytes that decoded images may take in memory; what is larger is for `tessella data prepare`."""
+
+
+def load(data: str, split: str, path: Path | None = None) -> ImageSet:
+    """One split of a data set. What was prepared is mapped into memory; anything else is read, and decoded, at once.
+
+    >>> len(load("digits", "test"))
+    450
+    """
+    found_split = open_split(data, split, path)
+    return found_split if isinstance(found_split, ImageSet) else decoded(found_split)
+
+
+def open_split(data: str, split: str, path: Path | None) -> ImageSet | EncodedSplit:
+    """The same, but left encoded where it is."""
+    if split not in SPLITS:
+        raise ValueError(f"split: got {split!r}, expected train or test")
+    if data not in NAMES:
+        raise ValueError(f"data: got {data!r}, expected one of {', '.join(NAMES)}")
+    if data == "digits":
+        if path is not None:
+            raise ValueError(f"data: got {path} for digits, which come with scikit-learn; expected no path")
+        return digits(split)
+    looked, readers = FORMATS[data]
+    if path is None:
+        raise ValueError(f"data: got no path for {data}, expected one that holds a prepared folder, {looked}")
+    if cache.is_cache(path):
+        return cache.load(path, split)
+    if path.exists():
+        for reader in readers:
+            made = reader(path, data, split)
+            if made is not None:
+                return made
+    raise ValueError(f"data: looked for {data} as a prepared folder, {looked}; found {found(path)}")
+
+
+def decoded(encoded: EncodedSplit) -> ImageSet:
+    """All images, decoded into memory; they must be of one size."""
+    first = decode(encoded.item(0), encoded.where(0))
+    if first.nbytes * len(encoded) > _MOST:
+        raise ValueError(
+            f"data: {len(encoded):,} images of {first.shape[1]} x {first.shape[0]} pixels are too many to hold in "
+            f"memory; run tessella data prepare {encoded.name} --size N, or stream them"
+        )
+    images = np.empty((len(encoded), *first.shape), dtype=np.uint8)
+
+    def fill(index: int, content: bytes | Path) -> None:
+        images[index] = same_size(decode(content, encoded.where(index)), first, encoded.where(index))
+
+    # Decoders run outside of Python's lock. The reading stays here, so that it goes through a file in its order.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for start in range(0, len(encoded), _BLOCK):
+            block = range(start, min(start + _BLOCK, len(encoded)))
+            list(pool.map(fill, block, [encoded.item(index) for index in block]))
+    return ImageSet(images, encoded.labels, encoded.classes, encoded.name, encoded.split)
+
+
+_BLOCK = 512
+"""Images whose bytes are held at a time while they are decoded."""
+
+
+def same_size(image: np.ndarray, first: np.ndarray, where: str) -> np.ndarray:
+    """The image, if it has the size of the first."""
+    if image.shape != first.shape:
+        raise ValueError(
+            f"data: {where}: got {image.shape[1]} x {image.shape[0]} pixels, expected {first.shape[1]} x "
+            f"{first.shape[0]} as of the first image; tessella data prepare --size N brings all to one size"
+        )
+    return image

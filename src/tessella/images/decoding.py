@@ -1,0 +1,81 @@
+"""Encoded images to bytes of one size, by Pillow. It imports neither torch nor what needs it: workers start quickly."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+Box = tuple[float, float, float, float]
+"""Left, top, right, bottom: shares of the image's width and height."""
+
+WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+
+
+def decode(content: bytes | Path, where: str) -> np.ndarray:
+    """Red, green and blue, in the size that the image has."""
+    with _opened(content, where) as image:
+        return np.asarray(_colours(image, where))
+
+
+def decode_square(content: bytes | Path, where: str, size: int) -> np.ndarray:
+    """The short side brought to `size` pixels, and the middle of the long one kept."""
+    with _opened(content, where) as image:
+        width, height = image.size
+        short = min(width, height)
+        left, top = (width - short) / 2, (height - short) / 2
+        return _resized(_colours(image, where), (left, top, left + short, top + short), size)
+
+
+def decode_part(content: bytes | Path, where: str, size: int, part: Box) -> np.ndarray:
+    """A part of the image, as a square of `size` pixels.
+
+    A JPEG is decoded at the least of its halvings that still has a pixel for each that is wanted, which saves most of
+    the work on large photographs.
+    """
+    with _opened(content, where) as image:
+        width, height = image.size
+        shares = part[2] - part[0], part[3] - part[1]
+        image.draft("RGB", (int(size / shares[0]) + 1, int(size / shares[1]) + 1))
+        colours = _colours(image, where)
+        width, height = colours.size
+        return _resized(colours, (part[0] * width, part[1] * height, part[2] * width, part[3] * height), size)
+
+
+def _resized(image: Any, box: Box, size: int) -> np.ndarray:
+    if box == (0, 0, *image.size) and image.size == (size, size):
+        return np.asarray(image)
+    return np.asarray(image.resize((size, size), _pillow().Resampling.BICUBIC, box=box))
+
+
+def _opened(content: bytes | Path, where: str) -> Any:
+    pillow = _pillow()
+    try:
+        return pillow.open(io.BytesIO(content) if isinstance(content, bytes) else content)
+    except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
+        raise ValueError(f"data: {where}: {_reason(error)}, expected an image") from error
+
+
+def _colours(image: Any, where: str) -> Any:
+    try:
+        return image.convert("RGB")
+    # Pillow's decoders raise these for files that are cut short or damaged.
+    except (OSError, ValueError, SyntaxError, IndexError, EOFError, ZeroDivisionError) as error:
+        raise ValueError(f"data: {where}: truncated or damaged ({_reason(error)}), expected an image") from error
+
+
+def _reason(error: Exception) -> str:
+    if type(error).__name__ == "UnidentifiedImageError":
+        return "in no format that Pillow knows"
+    return str(error).splitlines()[0] if str(error) else type(error).__name__
+
+
+def _pillow() -> ModuleType:
+    try:
+        from PIL import Image
+    except ImportError as error:
+        raise ModuleNotFoundError("data: Pillow is not installed; pip install 'tessella[images]'") from error
+    return Image
