@@ -230,7 +230,7 @@ def sum_parts(tokens: int) -> tuple[int, int, int]:
     ((128, 64, 16), (256, 16, 0), (256, 0, 0))
     """
     left = triton.cdiv(tokens, 16)
-    parts = []
+    parts: list[int] = []
     while left > 0 and len(parts) < 2:
         parts.append(1 << (left.bit_length() - 1))
         left -= parts[-1]
