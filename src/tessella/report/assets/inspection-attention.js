@@ -72,15 +72,15 @@ function weightLabel() {
 
 function headsScene(view, width) {
   const { layer, where } = view, [rows, columns] = layer.grid, skip = layer.prefix.length, gap = 10;
-  const fitting = Math.max(2, Math.min(layer.heads, Math.floor(width / 92)));
+  const fitting = Math.max(2, Math.min(layer.heads, Math.floor(width / 118)));
   const across = Math.ceil(layer.heads / Math.ceil(layer.heads / fitting)); // rows of about the same length
-  const w = Math.min(150, (width - gap * (across - 1)) / across), h = (w * rows * layer.patch[0]) / (columns * layer.patch[1]);
+  const w = Math.min(170, (width - gap * (across - 1)) / across), h = (w * rows * layer.patch[0]) / (columns * layer.patch[1]);
   const each = h + (skip ? 42 : 26), common = state.scale === "common";
   const scene = new Scene(width, Math.ceil(layer.heads / across) * each + (common ? 42 : 4));
   for (let head = 0; head < layer.heads; head += 1) {
     const x = (head % across) * (w + gap), y = Math.floor(head / across) * each + 18, chosen = head === view.head;
     scene.text(x, y - 5, `head ${head + 1}`, { size: 11.5, bold: chosen, fill: chosen ? "ink" : "quiet" });
-    if (!common) scene.text(x + w, y - 5, `\u2264 ${format(topWeight(view, head))}`, { size: 10.5, fill: "quiet", anchor: "end" });
+    if (!common && w > 84) scene.text(x + w, y - 5, `\u2264 ${format(topWeight(view, head))}`, { size: 10.5, fill: "quiet", anchor: "end" });
     scene.heat(x, y, w, h, columns, shares(view, head).map((s) => colour("sequential", s)));
     if (view.token < 0) {
       const [r, c] = [where.cell[0] - where.corner[0], where.cell[1] - where.corner[1]];
@@ -104,7 +104,7 @@ function chosenEncoding(view) {
   return [0, 1].map((axis) => Math.min(grid[axis] - 1, Math.floor(state.at[axis] * grid[axis])));
 }
 
-function encodingShares(view, row, column) {
+function encodingColours(view, row, column) {
   const { low, high } = view.inspection.encodings, span = high - low || 1;
   return view.similar(row, column).map((s) => colour("sequential", (s - low) / span));
 }
@@ -113,7 +113,7 @@ function similarScene(view, width) {
   const { grid, low, high } = view.inspection.encodings, [rows, columns] = grid;
   const [r, c] = chosenEncoding(view), found = view.similar(r, c), tall = (width * rows) / columns;
   const scene = new Scene(width, tall + 38);
-  scene.heat(0, 0, width, tall, columns, encodingShares(view, r, c));
+  scene.heat(0, 0, width, tall, columns, encodingColours(view, r, c));
   scene.marker((c * width) / columns, (r * tall) / rows, width / columns, tall / rows);
   const about = (row, column) => `${placeWords(row, column)}: ${format(found[row * columns + column])}`;
   scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveTo(grid, row, column));
@@ -123,15 +123,27 @@ function similarScene(view, width) {
 // For every patch, a small map of its encoding's similarities to all others, laid out as the patches lie in the image.
 function everyScene(view, width) {
   const { grid, low, high } = view.inspection.encodings, [rows, columns] = grid;
-  const w = width / columns, gap = Math.max(1, Math.min(2.5, w / 12)), scene = new Scene(width, rows * w + 38);
-  for (let row = 0; row < rows; row += 1) {
-    for (let column = 0; column < columns; column += 1) {
-      scene.heat(column * w, row * w, w - gap, w - gap, columns, encodingShares(view, row, column));
-    }
-  }
+  const cell = width / (columns * (columns + 1) - 1), scene = new Scene(width, cell * (rows * (rows + 1) - 1) + 38);
+  const tall = scene.height - 38, [w, h] = [columns * cell, rows * cell];
+  scene.heat(0, 0, width, tall, columns * (columns + 1) - 1, everyColour(view));
   const [r, c] = chosenEncoding(view);
-  scene.frame(c * w - gap / 2, r * w - gap / 2, w, w, "mark", 2.5);
+  scene.frame(c * (w + cell) - 1, r * (h + cell) - 1, w + 2, h + 2, "mark", 2.5);
   const about = (row, column) => `the patch at ${placeWords(row, column)}, and all others`;
-  scene.region(0, 0, width, rows * w, rows, columns, about, (row, column) => moveTo(grid, row, column));
-  return scene.scaleBar(0, rows * w + 8, Math.min(width, 260), "sequential", low, high, "similarity");
+  scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveTo(grid, row, column));
+  return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, "similarity");
+}
+
+// All small maps as one matrix of colours, with an empty row and column between neighbours; kept while a model is shown.
+const everyColours = new Map();
+function everyColour(view) {
+  const known = everyColours.get(view.place);
+  if (known) return known;
+  const [rows, columns] = view.inspection.encodings.grid, across = columns * (columns + 1) - 1;
+  const colours = new Array((rows * (rows + 1) - 1) * across).fill(null);
+  for (let k = 0; k < rows * columns; k += 1) {
+    const [row, column] = [Math.floor(k / columns), k % columns], from = row * (rows + 1) * across + column * (columns + 1);
+    encodingColours(view, row, column).forEach((c, n) => { colours[from + Math.floor(n / columns) * across + (n % columns)] = c; });
+  }
+  everyColours.set(view.place, colours);
+  return colours;
 }

@@ -1,5 +1,7 @@
 // The columns of the page: one for each model, with its pictures in every section.
 
+const MOST_SMALL_MAPS = 600; // of a larger grid, small maps of every patch would be too small to read
+
 function columnOf(model) {
   let view = null, drawn = null;
   const heading = (section) => {
@@ -7,7 +9,8 @@ function columnOf(model) {
     if (several) element(made, "h3", {}, model.name);
     return made;
   };
-  const name = (what) => () => `${model.name} ${what()}`;
+  const name = (what) => () => [model.name, ...(steps.length > 1 ? [`step ${view.inspection.step}`] : []), what()].join(", ");
+  const source = () => (view.own ? META.pictures[state.picture].name : `mean over ${view.inspection.images} images`);
   const layerName = () => `layer ${view.layer.index + 1}`;
   const firstOf = () => (several && state.difference === "first" ? current(META.models[0]).inspection : null);
 
@@ -15,12 +18,12 @@ function columnOf(model) {
   const views = element(attentionPart, "div", { class: "views" });
   const photo = picture(views, {
     kind: "photo", title: "Where the chosen head looks", widest: 460, build: (width) => photoScene(view, width),
-    file: name(() => `${layerName()} head ${view.head + 1}`),
+    caption: name(() => `${layerName()}, head ${view.head + 1}, ${queryWords(view)}, ${source()}`),
     words: () => `The image with its ${view.where.whole.join(" by ")} patches. Arrow keys move the patch, Page Up and Page Down the layer, [ and ] the head. ${chosenWords(model, view)}.`,
     keys: (event) => patchKeys(event, view.where.whole, view.where.cell, view.layer.stride),
   });
   const heads = picture(views, {
-    kind: "maps", title: "Every head of the layer", widest: 700, build: (width) => headsScene(view, width), file: name(layerName),
+    kind: "maps", title: "Every head of the layer", widest: 700, build: (width) => headsScene(view, width), caption: name(() => `${layerName()}, ${queryWords(view)}, ${source()}`),
     words: () => `Attention of the ${queryWords(view)} in the ${view.layer.heads} heads of ${layerName()}: ${view.rows.map((_, head) => `head ${head + 1} ${strongest(view, head)}`).join("; ")}.`,
     keys: (event) => plainKey(event) && arrowsOverHeads(event, view),
   });
@@ -30,12 +33,12 @@ function columnOf(model) {
   const numbers = element(encodingPart, "div", { class: "scroll" });
   const similar = picture(pair, {
     kind: "similar", title: "The chosen patch and all others", widest: 340, build: (width) => similarScene(view, width),
-    file: name(() => "similarities"),
+    caption: name(() => `encodings, patch at ${placeWords(...chosenEncoding(view))}`),
     words: () => `Similarities of the encoding of the patch at ${placeWords(...chosenEncoding(view))} to all others, from ${format(view.inspection.encodings.low)} to ${format(view.inspection.encodings.high)}. Arrow keys move the patch.`,
     keys: (event) => patchKeys(event, view.inspection.encodings.grid, chosenEncoding(view), 1),
   });
   const every = picture(pair, {
-    kind: "every", title: "Every patch and all others", widest: 560, build: (width) => everyScene(view, width), file: name(() => "all similarities"),
+    kind: "every", title: "Every patch and all others", widest: 560, build: (width) => everyScene(view, width), caption: name(() => "similarities of all encodings"),
     words: () => "For every patch of the grid, a small map of the similarities of its encoding to those of all patches.",
   });
 
@@ -43,12 +46,12 @@ function columnOf(model) {
   const press = (layer, head) => choose({ layer, head });
   const shownMap = () => ({ ...state, layer: view.number, head: view.head, first: firstOf() });
   const map = picture(mapPart, {
-    kind: "map", title: "Layers by heads", build: (width) => mapScene(view.inspection, shownMap(), width, press), file: name(() => state.measure),
+    kind: "map", title: "Layers by heads", build: (width) => mapScene(view.inspection, shownMap(), width, press), caption: name(() => `${state.measure} of every head`),
     words: () => `${state.measure} of every head, the first layer on top. Arrow keys choose a head. Chosen: ${aboutHead(view.inspection, measureNamed(view.inspection, state.measure), view.number, view.head)}.`,
     keys: (event) => mapKeys(event, view),
   });
   const depth = picture(mapPart, {
-    kind: "depth", title: "Over depth", build: (width) => depthScene(view.inspection, shownMap(), width, press), file: name(() => `${state.measure} over depth`),
+    kind: "depth", title: "Over depth", build: (width) => depthScene(view.inspection, shownMap(), width, press), caption: name(() => `${state.measure} over depth`),
     words: () => `${state.measure} over the layers, a dot for each head. Means of the layers: ${view.inspection.layers.map((layer, n) => `${layer.index + 1}: ${format(mean(measureNamed(view.inspection, state.measure).values[n]))}`).join(", ")}.`,
   });
   const detailPart = heading("details");
@@ -59,7 +62,7 @@ function columnOf(model) {
     told.textContent = attentionWords(view);
     const none = view.similar === null, { encodings } = view.inspection, known = measureNamed(view.inspection, state.measure) !== undefined;
     similar.show(!none);
-    every.show(!none && encodings.grid[0] * encodings.grid[1] <= 1024);
+    every.show(!none && encodings.grid[0] * encodings.grid[1] <= MOST_SMALL_MAPS);
     map.show(known);
     depth.show(known);
     for (const made of [photo, heads, similar, every, map, depth]) made.update();

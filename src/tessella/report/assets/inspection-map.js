@@ -53,27 +53,28 @@ function mapScene(inspection, view, width, press) {
   const count = inspection.layers.length, most = Math.max(...inspection.layers.map((layer) => layer.heads));
   const [left, top] = [44, 34], cell = Math.max(4, Math.min(40, (width - left - 2) / most));
   const tall = Math.max(12, Math.min(26, cell)), scene = new Scene(width, top + count * tall + 52);
-  scene.text(left, 11, view.order === "value" ? "heads of each layer, from high to low" : "head", { size: 11, fill: "quiet" });
+  const label = measureLabel(measure, view.difference), order = view.order === "value" ? "each layer from high to low" : "heads across";
+  scene.text(left, 11, `${label} \u00b7 ${order}`, { size: 11, fill: "quiet", limit: width - left });
   scene.text(left - 8, 27, "layer", { size: 11, fill: "quiet", anchor: "end" });
   const every = Math.ceil(18 / cell);
   for (let k = 0; view.order !== "value" && k < most; k += every) {
     scene.text(left + (k + 0.5) * cell, 27, String(k + 1), { size: 11, fill: "quiet", anchor: "center" });
   }
   inspection.layers.forEach((layer, number) => {
-    const order = headOrder(layer, measure, number, view), y = top + number * tall;
+    const heads = headOrder(layer, measure, number, view), y = top + number * tall;
     scene.text(left - 8, y + tall / 2 + 4, String(layer.index + 1), { size: 11, fill: "quiet", anchor: "end" });
-    order.forEach((head, k) => {
+    heads.forEach((head, k) => {
       const value = shown(measure, number, head, view.difference, view.first), x = left + k * cell;
       const share = (value - scale.low) / (scale.high - scale.low);
       scene.add("rect", { x: x + 0.5, y: y + 0.5, w: cell - 1, h: tall - 1, fill: value === null ? "none" : `rgb(${colour(scale.palette, share)})` });
       if (value === null) scene.text(x + cell / 2, y + tall / 2 + 4, "\u2013", { size: 11, fill: "quiet", anchor: "center" });
     });
-    const about = (_, k) => aboutHead(inspection, measure, number, order[k]);
-    scene.region(left, y, cell * layer.heads, tall, 1, layer.heads, about, (_, k) => press(number, order[k]));
+    const about = (_, k) => aboutHead(inspection, measure, number, heads[k]);
+    scene.region(left, y, cell * layer.heads, tall, 1, layer.heads, about, (_, k) => press(number, heads[k]));
   });
   const chosen = headOrder(inspection.layers[view.layer], measure, view.layer, view).indexOf(view.head);
   scene.marker(left + chosen * cell + 1.5, top + view.layer * tall + 1.5, cell - 3, tall - 3);
-  const chance = view.difference === "value" ? mean(measure.chance.flat()) : null, label = measureLabel(measure, view.difference);
+  const chance = view.difference === "value" ? mean(measure.chance.flat()) : null;
   return scene.scaleBar(left, top + count * tall + 14, Math.min(width - left - 2, 340), scale.palette, scale.low, scale.high, label, chance);
 }
 
@@ -154,7 +155,7 @@ function headTable(parent, rows, measures, withModel, press) {
     return line;
   };
   for (const column of columns) {
-    const button = element(element(head, "th", { scope: "col" }), "button", { type: "button" }, column.title);
+    const button = element(element(head, "th", { scope: "col", class: column.number ? "number" : "" }), "button", { type: "button" }, column.title);
     button.addEventListener("click", () => {
       up = sorted === column ? !up : !column.number;
       sorted = column;

@@ -63,17 +63,24 @@ class Scene {
   }
 }
 
+// A matrix of colours as a canvas with one pixel an entry.
+function pixelsOf(item) {
+  const small = document.createElement("canvas");
+  [small.width, small.height] = [item.columns, item.rows];
+  const pixels = new ImageData(item.columns, item.rows);
+  item.colours.forEach((c, k) => {
+    if (!c) return;
+    [pixels.data[4 * k], pixels.data[4 * k + 1], pixels.data[4 * k + 2]] = c;
+    pixels.data[4 * k + 3] = item.alphas ? Math.round(255 * item.alphas[k]) : 255;
+  });
+  small.getContext("2d").putImageData(pixels, 0, 0);
+  return small;
+}
+
 const PAINTERS = {
   heat(context, item) {
-    const small = document.createElement("canvas");
-    [small.width, small.height] = [item.columns, item.rows];
-    const pixels = new ImageData(item.columns, item.rows);
-    item.colours.forEach((c, k) => {
-      if (c) pixels.data.set([...c, item.alphas ? Math.round(255 * item.alphas[k]) : 255], 4 * k);
-    });
-    small.getContext("2d").putImageData(pixels, 0, 0);
     context.imageSmoothingEnabled = false;
-    context.drawImage(small, item.x, item.y, item.w, item.h);
+    context.drawImage(pixelsOf(item), item.x, item.y, item.w, item.h);
   },
   image(context, item) {
     context.imageSmoothingEnabled = item.source.naturalWidth > 64;
@@ -109,17 +116,36 @@ const PAINTERS = {
   },
 };
 
-function paint(canvas, scene, theme, ratio, ground = null) {
-  canvas.width = Math.round(scene.width * ratio);
-  canvas.height = Math.round(scene.height * ratio);
+const MARGIN = 10; // around a saved picture, whose caption stands in a line above it
+const CAPTION = 24;
+
+function captionOf(text, width) {
+  return { x: 0, y: -10, string: text, size: 13, fill: "ink", anchor: "start", bold: true, limit: width };
+}
+
+// On the page a picture is bare; a saved one has a ground, a margin and its caption.
+function paint(canvas, scene, theme, ratio, caption = null) {
+  const [margin, above] = caption ? [MARGIN, MARGIN + CAPTION] : [0, 0];
+  canvas.width = Math.round((scene.width + 2 * margin) * ratio);
+  canvas.height = Math.round((scene.height + margin + above) * ratio);
   const context = canvas.getContext("2d");
   context.scale(ratio, ratio);
-  if (ground) PAINTERS.rect(context, { x: 0, y: 0, w: scene.width, h: scene.height, fill: ground }, (c) => c);
+  if (caption) {
+    PAINTERS.rect(context, { x: 0, y: 0, w: canvas.width, h: canvas.height, fill: theme.ground }, (c) => c);
+    context.translate(margin, above);
+    PAINTERS.text(context, captionOf(caption, scene.width), (c) => theme[c] || c);
+  }
   for (const item of scene.items) PAINTERS[item.kind](context, item, (c) => theme[c] || c);
 }
 
+const MOST_RECTANGLES = 20000; // a larger matrix stands in an SVG as pixels
+
 const WRITERS = {
   heat(svg, item) {
+    if (item.colours.length > MOST_RECTANGLES) {
+      shape(svg, "image", { x: item.x, y: item.y, width: item.w, height: item.h, href: pixelsOf(item).toDataURL(), preserveAspectRatio: "none", "image-rendering": "pixelated" });
+      return;
+    }
     const group = shape(svg, "g", { "shape-rendering": "crispEdges" });
     const [w, h] = [item.w / item.columns, item.h / item.rows];
     for (let k = 0; k < item.colours.length; k += 1) {
@@ -132,7 +158,7 @@ const WRITERS = {
     }
   },
   image(svg, item) {
-    shape(svg, "image", { x: item.x, y: item.y, width: item.w, height: item.h, href: item.source.src, preserveAspectRatio: "none" });
+    shape(svg, "image", { x: item.x, y: item.y, width: item.w, height: item.h, href: item.source.src, preserveAspectRatio: "none", "image-rendering": item.source.naturalWidth > 64 ? "auto" : "pixelated" });
   },
   rect(svg, item, of) {
     shape(svg, "rect", { x: item.x, y: item.y, width: item.w, height: item.h, fill: of(item.fill) });
@@ -148,19 +174,31 @@ const WRITERS = {
   },
   text(svg, item, of) {
     const anchor = item.anchor === "center" ? "middle" : item.anchor;
-    shape(svg, "text", { x: short(item.x), y: short(item.y), "font-size": item.size, "font-weight": item.bold ? 600 : 400, "text-anchor": anchor, fill: of(item.fill), "font-family": "system-ui, Arial, sans-serif" }, item.string);
+    shape(svg, "text", { x: short(item.x), y: short(item.y), "font-size": item.size, "font-weight": item.bold ? 600 : 400, "text-anchor": anchor, fill: of(item.fill), "font-family": "system-ui, Arial, sans-serif", ...squeezed(item) }, item.string);
   },
 };
+
+// A canvas narrows text that is too long; SVG is told to where the measured text is longer than its limit.
+function squeezed(item) {
+  if (!item.limit) return {};
+  const context = document.createElement("canvas").getContext("2d");
+  context.font = `${item.bold ? "600 " : ""}${item.size}px system-ui, Arial, sans-serif`;
+  return context.measureText(item.string).width > item.limit ? { textLength: short(item.limit), lengthAdjust: "spacingAndGlyphs" } : {};
+}
 
 function short(value) {
   return Number(value.toFixed(2));
 }
 
-function vector(scene, words) {
-  const svg = shape(null, "svg", { xmlns: SVG, viewBox: `0 0 ${scene.width} ${scene.height}`, width: scene.width, height: scene.height });
-  shape(svg, "title", {}, words);
-  WRITERS.rect(svg, { x: 0, y: 0, w: scene.width, h: scene.height, fill: LIGHT.ground }, (c) => c);
-  for (const item of scene.items) WRITERS[item.kind](svg, item, (c) => LIGHT[c] || c);
+function vector(scene, caption, words) {
+  const [width, height] = [short(scene.width + 2 * MARGIN), short(scene.height + 2 * MARGIN + CAPTION)], light = (c) => LIGHT[c] || c;
+  const svg = shape(null, "svg", { viewBox: `0 0 ${width} ${height}`, width, height });
+  shape(svg, "title", {}, caption);
+  shape(svg, "desc", {}, words);
+  WRITERS.rect(svg, { x: 0, y: 0, w: width, h: height, fill: "ground" }, light);
+  const inner = shape(svg, "g", { transform: `translate(${MARGIN} ${MARGIN + CAPTION})` });
+  WRITERS.text(inner, captionOf(caption, scene.width), light);
+  for (const item of scene.items) WRITERS[item.kind](inner, item, light);
   return new XMLSerializer().serializeToString(svg);
 }
 
@@ -172,8 +210,8 @@ function keep(blob, name) {
   setTimeout(() => URL.revokeObjectURL(link.href), 10000);
 }
 
-// One picture on the page. `build(width)` gives its scene, `words()` its text alternative, `file()` a name to save it by.
-function picture(parent, { kind, title, build, words, file, widest = 560, keys = null }) {
+// One picture on the page. `build(width)` gives its scene, `words()` its text alternative, `caption()` what it is saved as.
+function picture(parent, { kind, title, build, words, caption, widest = 560, keys = null }) {
   const figure = element(parent, "figure", { class: `picture ${kind}` });
   const head = element(figure, "figcaption");
   element(head, "span", { class: "title" }, title);
@@ -183,14 +221,14 @@ function picture(parent, { kind, title, build, words, file, widest = 560, keys =
   let scene = null, over = null, drawnWidth = 0;
   for (const [ending, blob] of [["SVG", savedVector], ["PNG", savedPixels]]) {
     const button = element(save, "button", { type: "button", "aria-label": `Save ${title} as ${ending}` }, ending);
-    button.addEventListener("click", async () => keep(await blob(), `${plainName(file())}.${ending.toLowerCase()}`));
+    button.addEventListener("click", async () => keep(await blob(), `${plainName(caption())}.${ending.toLowerCase()}`));
   }
   function savedVector() {
-    return new Blob([vector(build(widest), words())], { type: "image/svg+xml" });
+    return new Blob([vector(build(widest), caption(), words())], { type: "image/svg+xml" });
   }
   function savedPixels() {
     const target = document.createElement("canvas");
-    paint(target, build(widest), LIGHT, 3, LIGHT.ground);
+    paint(target, build(widest), LIGHT, 3, caption());
     return new Promise((done) => { target.toBlob(done, "image/png"); });
   }
   const place = (event) => {
