@@ -40,6 +40,7 @@ def parser() -> argparse.ArgumentParser:
     _add_list(commands)
     _add_verify(commands)
     _add_train(commands)
+    _add_data(commands)
     _add_bench(commands)
     _add_readme(commands)
     return top
@@ -110,6 +111,32 @@ def _add_train(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.set_defaults(module="training")
 
 
+def _add_data(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("data", help="prepare images for training, check them, look at them")
+    actions = made.add_subparsers(dest="action", required=True, metavar="ACTION", parser_class=_Parser)
+    prepare = actions.add_parser(
+        "prepare",
+        help="decode a data set once, into files that are mapped into memory",
+        description="Decodes every image once, in parallel. The folder is there whole afterwards, or not at all.",
+    )
+    prepare.add_argument("name", metavar="NAME", help=f"one of {', '.join(DATA_SETS)}")
+    prepare.add_argument(
+        "--from", type=Path, required=True, metavar="PATH", dest="source", help="what was downloaded: folder or archive"
+    )
+    prepare.add_argument("--to", type=Path, metavar="DIR", help="the folder to make (default: data/NAME)")
+    prepare.add_argument("--size", type=_count, metavar="N", help="squares of N pixels (default: as the images are)")
+    prepare.add_argument("--workers", type=_count, metavar="N", help="processes that decode (default: one a core)")
+    check = actions.add_parser("check", help="compare a prepared folder with its checksums")
+    check.add_argument("path", type=Path, metavar="PATH", help="what `tessella data prepare` made")
+    show = actions.add_parser("show", help="draw images of each class, and how many there are")
+    show.add_argument("name", metavar="NAME", help=f"digits, or one of {', '.join(DATA_SETS)}")
+    show.add_argument(
+        "--from", type=Path, metavar="PATH", dest="source", help="a prepared folder, or what was downloaded"
+    )
+    show.add_argument("--to", type=Path, metavar="FILE", help=".png, .svg or .pdf (default: NAME.png)")
+    made.set_defaults(module="data")
+
+
 def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = commands.add_parser("bench", help="measure speed against a peer or the machine's limit, in one run")
     made.add_argument("name", choices=sorted(BENCHES), help="what to measure")
@@ -124,6 +151,9 @@ def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("--root", type=Path, default=Path(), metavar="DIR", help="the folder of README.md and results/")
     made.set_defaults(module="rendering")
 
+
+DATA_SETS = ("cifar10", "cifar100", "svhn", "tiny-imagenet", "imagenet", "parquet", "folder")
+"""What `tessella.images.catalogue` reads, said here so that help needs no torch; a test compares the two."""
 
 BENCHES = {"attention": "attention", "descent": "descent", "idealized": "idealized", "masked": "masked"}
 """Benchmark name to module under `tessella.bench`."""

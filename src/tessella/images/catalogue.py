@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 
 from tessella.images import cache, cifar, folders, parquet, svhn
-from tessella.images.decoding import decode
+from tessella.images.decoding import decode, same_size
 from tessella.images.digits import digits
 from tessella.images.encoded import EncodedSplit
 from tessella.images.found import found
@@ -85,27 +83,8 @@ def decoded(encoded: EncodedSplit) -> ImageSet:
             f"memory; run tessella data prepare {encoded.name} --size N, or stream them"
         )
     images = np.empty((len(encoded), *first.shape), dtype=np.uint8)
-
-    def fill(index: int, content: bytes | Path) -> None:
-        images[index] = same_size(decode(content, encoded.where(index)), first, encoded.where(index))
-
-    # Decoders run outside of Python's lock. The reading stays here, so that it goes through a file in its order.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for start in range(0, len(encoded), _BLOCK):
-            block = range(start, min(start + _BLOCK, len(encoded)))
-            list(pool.map(fill, block, [encoded.item(index) for index in block]))
+    # One after another: with images this small, threads wait for each other longer than they decode.
+    for index in range(len(encoded)):
+        where = encoded.where(index)
+        images[index] = same_size(decode(encoded.item(index), where), first.shape, where)
     return ImageSet(images, encoded.labels, encoded.classes, encoded.name, encoded.split)
-
-
-_BLOCK = 512
-"""Images whose bytes are held at a time while they are decoded."""
-
-
-def same_size(image: np.ndarray, first: np.ndarray, where: str) -> np.ndarray:
-    """The image, if it has the size of the first."""
-    if image.shape != first.shape:
-        raise ValueError(
-            f"data: {where}: got {image.shape[1]} x {image.shape[0]} pixels, expected {first.shape[1]} x "
-            f"{first.shape[0]} as of the first image; tessella data prepare --size N brings all to one size"
-        )
-    return image

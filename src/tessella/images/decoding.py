@@ -30,6 +30,31 @@ def decode_square(content: bytes | Path, where: str, size: int) -> np.ndarray:
         return _resized(_colours(image, where), (left, top, left + short, top + short), size)
 
 
+def decoded(content: bytes | Path, where: str, size: int | None) -> np.ndarray:
+    """As a square of a size, or as it is."""
+    return decode(content, where) if size is None else decode_square(content, where, size)
+
+
+def same_size(image: np.ndarray, shape: tuple[int, ...], where: str) -> np.ndarray:
+    """The image, if it has this shape."""
+    if image.shape != shape:
+        raise ValueError(
+            f"data: {where}: got {image.shape[1]} x {image.shape[0]} pixels, expected {shape[1]} x {shape[0]} as of "
+            "the first image; tessella data prepare --size N brings all to one size"
+        )
+    return image
+
+
+def write_decoded(
+    file: Path, start: int, items: list[tuple[bytes | Path, str]], shape: tuple[int, ...], size: int | None
+) -> int:
+    """Decodes images to consecutive places of a .npy file, and returns how many; for a process of its own."""
+    written = np.load(file, mmap_mode="r+", allow_pickle=False)
+    for offset, (content, where) in enumerate(items):
+        written[start + offset] = same_size(decoded(content, where, size), shape, where)
+    return len(items)
+
+
 def decode_part(content: bytes | Path, where: str, size: int, part: Box) -> np.ndarray:
     """A part of the image, as a square of `size` pixels.
 
@@ -54,9 +79,18 @@ def _resized(image: Any, box: Box, size: int) -> np.ndarray:
 def _opened(content: bytes | Path, where: str) -> Any:
     pillow = _pillow()
     try:
-        return pillow.open(io.BytesIO(content) if isinstance(content, bytes) else content)
+        held = content if isinstance(content, bytes) else content.read_bytes()
+        return pillow.open(io.BytesIO(held), formats=_formats(held))
     except (OSError, ValueError, SyntaxError, pillow.DecompressionBombError) as error:
         raise ValueError(f"data: {where}: {_reason(error)}, expected an image") from error
+
+
+def _formats(content: bytes) -> tuple[str, ...] | None:
+    """By the first bytes: Pillow would ask format after format, which takes longer than to decode 32 x 32 pixels."""
+    return next((formats for first, formats in _FIRST_BYTES.items() if content.startswith(first)), None)
+
+
+_FIRST_BYTES = {b"\xff\xd8\xff": ("JPEG", "MPO"), b"\x89PNG": ("PNG",), b"RIFF": ("WEBP",)}
 
 
 def _colours(image: Any, where: str) -> Any:

@@ -35,17 +35,17 @@ class ParquetSplit:
         self.kept = kept
         self._groups: list[tuple[Path, int]] = []
         self._held: OrderedDict[int, Any] = OrderedDict()
+        self._first_rows: dict[Path, int] = {}
         labels, starts = [], [0]
         for shard in shards:
             file = _opened(shard)
-            self._image, label = (
-                _column(file, shard, _IMAGE_COLUMNS, "of images"),
-                _column(file, shard, _LABEL_COLUMNS, "of labels"),
-            )
+            self._image = _column(file, shard, _IMAGE_COLUMNS, "of images")
+            label = _column(file, shard, _LABEL_COLUMNS, "of labels")
             numbers = _read(file, shard, None, [label])[label].to_numpy()
             if numbers.dtype.kind not in "iu":
                 raise ValueError(f"data: {shard}: the column {label!r} holds {numbers.dtype}, expected whole numbers")
             labels.append(numbers.astype(np.int64))
+            self._first_rows[shard] = starts[-1]
             for group in range(file.num_row_groups):
                 self._groups.append((shard, group))
                 starts.append(starts[-1] + file.metadata.row_group(group).num_rows)
@@ -75,8 +75,7 @@ class ParquetSplit:
     def where(self, index: int) -> str:
         """Shard and row."""
         path = self._groups[self._group_of(index)][0]
-        first = next(number for number, (other, _) in enumerate(self._groups) if other == path)
-        return f"{path}: row {index - int(self._starts[first])}"
+        return f"{path}: row {index - self._first_rows[path]}"
 
     def _group_of(self, index: int) -> int:
         return int(np.searchsorted(self._starts, index, side="right")) - 1

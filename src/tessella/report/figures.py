@@ -45,11 +45,11 @@ def style() -> Iterator[None]:
 
 
 def save(drawn: Figure, path: Path) -> None:
-    """Writes a figure in the vector format that the file's ending names, without a date in it."""
-    metadata = {"CreationDate": None} if path.suffix == ".pdf" else {"Date": None}
+    """Writes a figure in the format that the file's ending names, .svg, .pdf or .png, without a date in it."""
+    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(path.suffix, {})
     written = io.BytesIO()
     with style():
-        drawn.savefig(written, format=path.suffix[1:], bbox_inches="tight", metadata=metadata)
+        drawn.savefig(written, format=path.suffix[1:], bbox_inches="tight", metadata=metadata, dpi=150)
     write_bytes(path, written.getvalue())
 
 
