@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Int64
 
 
+@runtime_checkable
 class EncodedSplit(Protocol):
     """Labels and class names are known at once; an image is read when it is asked for."""
 
