@@ -1,11 +1,22 @@
 """The claims on real images, at sizes that take a moment: what they measure, and that their bars can be missed."""
 
+import dataclasses
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
 import torch
 
-from tessella.claims import equivariance
-from tessella.claims.claim import Context
+from tessella.claims import catalogue, equivariance, fig7, parametrisation
+from tessella.claims.claim import Context, Verdict
+from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
+from tessella.report.page import content
+from tessella.runs.environment import environment
+from tessella.training.recipe import Recipe
 
 TINY = ViTShape(image=8, patch=2, channels=1, dim=8, depth=1, heads=2, hidden=8)
 
@@ -35,3 +46,123 @@ def test_biases_of_keys_alone_are_left_out_of_the_comparison() -> None:
     assert equivariance.weights_gap(state, moved) == 0.0
     moved["blocks.0.attention.qkv.bias"][: TINY.dim] += 1
     assert equivariance.weights_gap(state, moved) == 1.0
+
+
+def tiny_recipe() -> Recipe:
+    """A run that takes a fraction of a second and learns next to nothing."""
+    recipe = small_digits()
+    shape = dataclasses.replace(recipe.shape, dim=8, depth=1, heads=2, hidden=8)
+    return dataclasses.replace(recipe, shape=shape, epochs=1, batch=256)
+
+
+def verdict(claim_id: str, setup: Any, context: Context) -> Verdict:
+    claim = catalogue.load(claim_id)
+    return Verdict(claim, setup, context.seeds, claim.measure(setup, context), 1.0, environment())
+
+
+def test_the_recipe_follows_the_data_and_a_shorter_schedule_keeps_its_share_of_warm_up() -> None:
+    assert ImageSetup().recipe == small_digits()
+    assert ImageSetup(data="cifar100").recipe.name == "cifar100"
+    assert dataclasses.replace(ImageSetup(), data="svhn").recipe.augmentation.flip is False
+    elsewhere = ImageSetup(data="folder")
+    assert elsewhere.recipe == dataclasses.replace(small_digits(), data="folder")
+    short = ImageSetup(data="cifar100", epochs=20).recipe
+    assert (short.epochs, short.warmup) == (20, 2.0)
+
+
+def test_columns_follow_the_seeds_and_pairs_share_one() -> None:
+    records = [
+        {"attention": side, "seed": seed, "accuracy": value, "compile_seconds": 4.0 * (seed == 1)}
+        for side, seed, value in (("b", 1, 7.0), ("a", 1, 5.0), ("a", 0, 4.0), ("b", 2, 9.0), ("b", 0, 4.5))
+    ]
+    assert column(records, "accuracy", attention="b") == [4.5, 7.0, 9.0]
+    assert paired(records, "attention", "a", "b") == [0.5, 2.0]
+    assert compiling(records) == [4.0, 4.0]
+
+
+def test_figure_7_pairs_seeds_and_keeps_every_run() -> None:
+    found = verdict("fig7", fig7.Setup(recipe=tiny_recipe()), Context(seeds=2))
+    measured = found.findings.measured
+    assert measured["difference"] == pytest.approx(
+        [b - a for a, b in zip(measured["vanilla"], measured["positional"], strict=True)]
+    )
+    record = json.loads(json.dumps(found.as_json(), allow_nan=False))
+    runs = record["details"]["runs"]
+    assert [(run["attention"], run["seed"]) for run in runs] == [
+        ("vanilla", 0), ("positional", 0), ("vanilla", 1), ("positional", 1)
+    ]  # fmt: skip
+    assert runs[0]["recipe"]["attention"] == "vanilla"
+    assert runs[1]["recipe"] == {**runs[0]["recipe"], "attention": "matrix"}
+    assert not found.holds  # one epoch reaches no 90 %
+    shown = content(found)
+    assert list(shown.figures) == ["fig7"]
+    assert "10 times the rate of the rest" in shown.sections[1].body
+
+
+def test_earlier_runs_are_counted_and_not_made_again(tmp_path: Path) -> None:
+    first = verdict("fig7", fig7.Setup(recipe=tiny_recipe(), attentions=("vanilla",)), Context(seeds=2))
+    path = tmp_path / "first.json"
+    path.write_text(json.dumps([first.as_json()]))
+    trained: list[str] = []
+    context = Context(seeds=2, progress=lambda fraction, text: trained.append(text.split()[0]))
+    whole = verdict("fig7", fig7.Setup(recipe=tiny_recipe(), earlier=(str(path),)), context)
+    assert whole.findings.measured["vanilla"] == first.findings.measured["vanilla"]
+    assert set(trained) == {"positional-seed0", "positional-seed1"}
+    # Another recipe is another run.
+    changed = dataclasses.replace(tiny_recipe(), rate=1e-3)
+    setup = fig7.Setup(recipe=changed, attentions=("vanilla",), earlier=(str(path),))
+    again = verdict("fig7", setup, Context(seeds=1))
+    assert again.findings.details["runs"][0]["recipe"]["rate"] == 1e-3
+
+
+def test_a_file_without_such_runs_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "other.json"
+    path.write_text('[{"claim": "fig5"}]')
+    with pytest.raises(ValueError, match=r"earlier: got .*other.json, which holds no runs of fig7, expected"):
+        earlier_records("fig7", (str(path),))
+    path.write_text("{")
+    with pytest.raises(ValueError, match=r"earlier: got .*other.json, which is not JSON"):
+        earlier_records("fig7", (str(path),))
+
+
+def test_a_side_alone_is_held_against_its_own_bars() -> None:
+    names = {bar.measurement for bar in fig7.bars(fig7.Setup(data="cifar100", attentions=("positional",)))}
+    assert names == {"positional_seconds"}
+    bars = {bar.measurement: (bar.relation, bar.limit) for bar in fig7.bars(fig7.Setup(data="cifar100"))}
+    assert bars == {
+        "vanilla": (">=", 68.0), "vanilla_seconds": ("<=", 240.0), "positional_seconds": ("<=", 150.0),
+        "difference": (">=", -0.5),
+    }  # fmt: skip
+
+
+def test_what_the_theory_predicts_needs_both_conditions() -> None:
+    cases = parametrisation.cases(parametrisation.Setup(diagonals=(0.0, 2.0), score_rates=(1.0, 10.0)))
+    assert [case.name for case in cases if case.predicted] == ["gram_2_10", "matrix_2_10"]
+    assert [case.name for case in cases if not case.predicted] == [
+        "projections_1", "projections_10", "gram_2_1", "matrix_0_1", "matrix_2_1", "matrix_0_10"
+    ]  # fmt: skip
+
+
+def test_contrasts_are_those_of_the_predictions() -> None:
+    setup = parametrisation.Setup(parametrisations=("matrix",), diagonals=(0.0, 2.0), score_rates=(1.0, 50.0))
+    numbers = {"matrix_0_1": 1.0, "matrix_2_1": 2.0, "matrix_0_50": 4.0, "matrix_2_50": 8.0}
+    records = {name: {"accuracy": value, "locality": value / 10} for name, value in numbers.items()}
+    found = parametrisation.contrasts(setup, {**records, "vanilla": {"accuracy": 7.0}})
+    assert found["accuracy_gain_diagonal"] == 4.0
+    assert found["accuracy_gain_rate"] == 6.0
+    assert found["accuracy_gain_predicted"] == pytest.approx(8.0 - 7 / 3)
+    assert found["rank_correlation"] == pytest.approx(1.0)
+    assert found["best_minus_vanilla"] == 1.0
+    flat = {name: {"accuracy": 5.0, "locality": 0.1} for name in numbers}
+    assert math.isnan(parametrisation.contrasts(setup, flat)["rank_correlation"])
+
+
+def test_every_way_to_make_a_is_trained_with_its_start_and_rate() -> None:
+    setup = parametrisation.Setup(recipe=tiny_recipe(), diagonals=(0.0, 2.0), score_rates=(1.0, 50.0))
+    found = verdict("parametrisation", setup, Context(seeds=1))
+    runs = found.findings.details["runs"]
+    assert [run["case"] for run in runs] == ["vanilla", *(case.name for case in parametrisation.cases(setup))]
+    by_case = {run["case"]: run["recipe"] for run in runs}
+    assert (by_case["matrix_2_50"]["diagonal"], by_case["matrix_2_50"]["score_rate"]) == (2.0, 50.0)
+    assert set(found.findings.measured) >= {bar.measurement for bar in found.bars}
+    assert len(content(found).figures) == 2

@@ -26,6 +26,8 @@ MODULES = {
     "thm5.2": "thm5_2",
     "depth": "depth",
     "equivariance": "equivariance",
+    "fig7": "fig7",
+    "parametrisation": "parametrisation",
     "mim.floor": "mim_floor",
     "mim.area": "mim_area",
     "mim.features": "mim_features",

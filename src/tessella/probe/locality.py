@@ -45,16 +45,20 @@ def cosines(encodings: Float[Tensor, "*batch patches dim"]) -> Float[Tensor, "*b
 
 
 def figure_1a(encodings: Float[Tensor, "patches dim"]) -> Float[Tensor, "patches patches"]:
-    """P^T P with its values normalised between -1 and 1.
+    """P^T P with its values normalised between -1 and 1."""
+    return normalised(encodings @ encodings.T)
+
+
+def normalised(similarities: Float[Tensor, "patches patches"]) -> Float[Tensor, "patches patches"]:
+    """Values between -1 and 1, as Figure 1a shows them.
 
     The paper does not say how. Here the least value becomes -1 and the greatest 1, along a line. Where all values are
     equal they become 0.
     """
-    products = encodings @ encodings.T
-    low, high = products.min(), products.max()
+    low, high = similarities.min(), similarities.max()
     if low == high:
-        return torch.zeros_like(products)
-    return 2 * (products - low) / (high - low) - 1
+        return torch.zeros_like(similarities)
+    return 2 * (similarities - low) / (high - low) - 1
 
 
 def nearest_adjacent(
