@@ -19,6 +19,7 @@ EPILOG = """examples:
   tessella verify thm4.2 --page out            run Theorem 4.2, and make a page of it
   tessella verify --json results.json          run every claim
   tessella train signal-sets --folder runs/a   one run of gradient descent, kept and resumable
+  tessella serve runs                          watch runs in a browser of this machine
   tessella bench descent                       speed, as ratios within one run"""
 
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     _add_train(commands)
     _add_data(commands)
     _add_bench(commands)
+    _add_serve(commands)
     _add_readme(commands)
     return top
 
@@ -145,6 +147,15 @@ def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.set_defaults(module="benching")
 
 
+def _add_serve(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser("serve", help="show run folders in a browser of this machine, with live curves")
+    made.add_argument("folder", type=Path, metavar="DIR", help="the folder that holds run folders and pages")
+    made.add_argument(
+        "--port", type=_port, default=8765, metavar="N", help="where to listen; 0 for any (default: 8765)"
+    )
+    made.set_defaults(module="serving")
+
+
 def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = commands.add_parser("readme", help="render the README's tables from results/")
     made.add_argument("--check", action="store_true", help="write nothing; exit 1 where the README differs")
@@ -155,7 +166,7 @@ def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
 DATA_SETS = ("cifar10", "cifar100", "svhn", "tiny-imagenet", "imagenet", "parquet", "folder")
 """What `tessella.images.catalogue` reads, said here so that help needs no torch; a test compares the two."""
 
-BENCHES = {"attention": "attention", "descent": "descent", "idealized": "idealized", "masked": "masked"}
+BENCHES = {name: name for name in ("attention", "descent", "idealized", "masked", "training")}
 """Benchmark name to module under `tessella.bench`."""
 
 
@@ -172,6 +183,12 @@ def _count(text: str) -> int:
 def _whole(text: str) -> int:
     if not text.isdecimal():
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number of 0 or more")
+    return int(text)
+
+
+def _port(text: str) -> int:
+    if not text.isdecimal() or int(text) > 65_535:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 0 to 65535")
     return int(text)
 
 

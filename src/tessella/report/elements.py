@@ -7,8 +7,6 @@ inside the page: it loads nothing.
 from __future__ import annotations
 
 import base64
-import html
-import importlib.resources
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -18,19 +16,9 @@ from typing import Any, Literal
 import numpy as np
 from matplotlib.figure import Figure
 
+from tessella.report.shell import Html as Html
+from tessella.report.shell import escape as escape
 from tessella.report.wording import number
-
-Html = str
-
-
-def escape(text: object) -> Html:
-    """Text as HTML."""
-    return html.escape(str(text), quote=True)
-
-
-def asset(name: str) -> str:
-    """A style or script of the pages, as text."""
-    return importlib.resources.files("tessella.report").joinpath("assets", name).read_text(encoding="utf-8")
 
 
 def prose(*paragraphs: str) -> Html:

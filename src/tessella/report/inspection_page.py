@@ -7,15 +7,13 @@ and are set as text, never as markup, and the page's policy lets no script run b
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
 from tessella.probe.inspection import Inspection
-from tessella.report.elements import Html, asset, escape
 from tessella.report.inspection_data import Cargo, cargo
+from tessella.report.shell import Html, asset, closed_document, escape
 from tessella.runs.folder import checked_folder, write_text
 
 LIMIT = 13_000_000
@@ -51,36 +49,7 @@ def document(inspections: Sequence[Inspection], limit: int = LIMIT) -> Html:
     script = "".join(map(asset, SCRIPTS))
     title = f"What {_listed(names)} {'has' if len(names) == 1 else 'have'} learnt about space"
     frame = asset("inspection.html").replace("{title}", escape(title)).replace("{closeness}", _closeness(carried))
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy(style, script)}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<link rel="icon" href="data:,">
-<title>{escape(title)}</title>
-<style>{style}</style>
-</head>
-<body>
-{frame}
-{_data(carried)}
-<script>{script}</script>
-</body>
-</html>
-"""
-
-
-def policy(style: str, script: str) -> str:
-    """Lets the page's own script and style run, and pictures that it carries be drawn; nothing else, and no network."""
-
-    def hashed(text: str) -> str:
-        return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-    return (
-        f"default-src 'none'; script-src {hashed(script)}; style-src {hashed(style)}; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    return closed_document(title, f"{frame}\n{_data(carried)}", style, script)
 
 
 def _data(carried: Cargo) -> Html:

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from tessella.claims.catalogue import MODULES
 from tessella.claims.claim import Verdict
 from tessella.report import figures
-from tessella.report.elements import Html, asset, escape, table
+from tessella.report.elements import table
+from tessella.report.shell import Html, asset, escape
 from tessella.report.wording import number
 from tessella.runs.folder import write_text
 

@@ -2,7 +2,7 @@
 
 const DASHES = ["", "7 3", "2 3", "9 3 2 3", "4 2", "1 2"];
 
-// `places` are where the cursor can stand; the function that is returned moves it to one of them.
+// A series has an x of its own, or shares the chart's. `places` are where the cursor can stand; the function that is returned moves it to one of them.
 function chartView(parent, spec, places) {
   const view = element(parent, "div", { class: "view" });
   element(view, "p", { class: "title" }, spec.title);
@@ -14,7 +14,8 @@ function chartView(parent, spec, places) {
   if (values.length === 0) [low, high] = [spec.logY ? 0.1 : 0, 1];
   if (low === high) [low, high] = spec.logY ? [low / 2, high * 2] : [low - 0.5, high + 0.5];
   else if (!spec.logY) { const margin = 0.04 * (high - low); low -= margin; high += margin; }
-  const xs = spec.x.filter((x) => !spec.logX || x > 0);
+  const across = (series) => series.x || spec.x;
+  const xs = spec.series.flatMap(across).filter((x) => !spec.logX || x > 0);
   const [first, last] = [Math.min(...xs), Math.max(...xs)];
   const map = (log, from, to, start, stop) => (v) => {
     const [a, b, c] = log ? [Math.log(v), Math.log(from), Math.log(to)] : [v, from, to];
@@ -36,8 +37,9 @@ function chartView(parent, spec, places) {
     const style = { fill: "none", stroke: `var(--c${k % 6})`, "stroke-width": 2, "stroke-dasharray": DASHES[k % 6] };
     let path = "", drawing = false;
     series.y.forEach((y, n) => {
-      if (y === null || (spec.logX && spec.x[n] <= 0)) { drawing = false; return; }
-      path += `${drawing ? "L" : "M"}${sx(spec.x[n]).toFixed(1)} ${sy(y).toFixed(1)}`;
+      const x = across(series)[n];
+      if (y === null || (spec.logX && x <= 0)) { drawing = false; return; }
+      path += `${drawing ? "L" : "M"}${sx(x).toFixed(1)} ${sy(y).toFixed(1)}`;
       drawing = true;
     });
     shape(svg, "path", { ...style, d: path });
@@ -53,12 +55,13 @@ function chartView(parent, spec, places) {
     const x = Math.min(last, Math.max(first, places[place]));
     cursor.setAttribute("x1", sx(x));
     cursor.setAttribute("x2", sx(x));
-    let near = 0;
-    spec.x.forEach((value, n) => { if (Math.abs(value - x) < Math.abs(spec.x[near] - x)) near = n; });
     for (const { series, label, dot } of dots) {
+      const own = across(series);
+      let near = 0;
+      own.forEach((value, n) => { if (Math.abs(value - x) < Math.abs(own[near] - x)) near = n; });
       const y = series.y[near];
       dot.setAttribute("visibility", y === null ? "hidden" : "visible");
-      if (y !== null) { dot.setAttribute("cx", sx(Math.max(first, spec.x[near]))); dot.setAttribute("cy", sy(y)); }
+      if (y !== null) { dot.setAttribute("cx", sx(Math.max(first, own[near]))); dot.setAttribute("cy", sy(y)); }
       label.textContent = y === null ? series.name : `${series.name} ${format(y)}`;
     }
   };
