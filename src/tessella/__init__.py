@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from tessella.models.positional_scores import held_scores
     from tessella.models.simplified_vit import Activation, SimplifiedViT, loss_gradient
     from tessella.models.vit import ViT, ViTShape
+    from tessella.probe.inspecting import Extent, inspect
+    from tessella.probe.inspection import Inspection
     from tessella.structure.association import Association, association
     from tessella.structure.partition import Partition
     from tessella.surgery.replacement import use_positional
@@ -33,7 +35,9 @@ _PLACES = {
     "Activation": "models.simplified_vit",
     "Association": "structure.association",
     "Descent": "dynamics.descent",
+    "Extent": "probe.inspecting",
     "HeldSample": "dynamics.sample",
+    "Inspection": "probe.inspection",
     "MaskedAreas": "worlds.masked_areas",
     "Outcome": "dynamics.realistic",
     "Partition": "structure.partition",
@@ -48,6 +52,7 @@ _PLACES = {
     "association": "structure.association",
     "descend": "dynamics.descent",
     "held_scores": "models.positional_scores",
+    "inspect": "probe.inspecting",
     "loss_gradient": "models.simplified_vit",
     "mix": "models.positional_mixing",
     "parameter_groups": "models.positional_attention",
@@ -62,7 +67,9 @@ __all__ = [
     "Activation",
     "Association",
     "Descent",
+    "Extent",
     "HeldSample",
+    "Inspection",
     "MaskedAreas",
     "Outcome",
     "Partition",
@@ -77,6 +84,7 @@ __all__ = [
     "association",
     "descend",
     "held_scores",
+    "inspect",
     "loss_gradient",
     "mix",
     "parameter_groups",

@@ -24,12 +24,14 @@ def total_variation_diversity(maps: Float[Tensor, "*batch queries keys"]) -> Flo
 
 
 def cosine_diversity(maps: Float[Tensor, "*batch queries keys"]) -> Float[Tensor, "*batch"]:
-    """The mean over pairs of different queries of one minus the cosine of their maps."""
+    """The mean over pairs of different queries of one minus the cosine of their maps.
+
+    The cosines of all pairs add up to the squared length of the sum of the unit maps, so that no pair is looked at.
+    """
     queries = _several(maps)
-    unit = torch.nn.functional.normalize(maps, dim=-1)
-    cosines = unit @ unit.transpose(-1, -2)
-    others = cosines.sum((-1, -2)) - cosines.diagonal(dim1=-2, dim2=-1).sum(-1)
-    return 1 - others / (queries * (queries - 1))
+    scales = maps.square().sum(-1, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny).rsqrt()
+    together = (scales.transpose(-1, -2) @ maps).squeeze(-2)
+    return (queries**2 - together.square().sum(-1)) / (queries * (queries - 1))
 
 
 def _several(maps: Tensor) -> int:

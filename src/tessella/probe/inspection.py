@@ -25,7 +25,7 @@ class Measured:
     definition: str
     low: float
     high: float
-    """The range that the definition allows, not the one that was met."""
+    """The range that the definition allows, not the one that was met; infinite where there is no bound."""
     unit: str
     """"share", "pixels", "nats", ...; empty for a pure number."""
     values: Float[Tensor, "layers heads"]
@@ -75,6 +75,8 @@ class Encodings:
     chance: Mapping[str, float] = field(default_factory=dict)
     """The measures, of encodings of random weights."""
     definitions: Mapping[str, str] = field(default_factory=dict)
+    others: tuple[Encodings, ...] = ()
+    """What the model has beside these, such as learned encodings beside rotary ones."""
 
 
 @dataclass(frozen=True)
@@ -84,8 +86,8 @@ class Example:
     name: str
     pixels: UInt8[Tensor, "height width colours"]
     """What the model saw, in three colours."""
-    attention: tuple[Float[Tensor, "heads tokens tokens2"], ...]
-    """One matrix a head for each of `Inspection.layers`; float16."""
+    attention: tuple[Float[Tensor, "_ _ _"], ...]
+    """Heads, queries and keys of each of `Inspection.layers`, in float16; layers may differ in all three."""
     label: str | None = None
     prediction: str | None = None
 
@@ -97,7 +99,7 @@ class Inspection:
     name: str
     library: str
     details: Mapping[str, str]
-    """What a reader should know: parameters, where the weights are from, the kind of attention, subsets that were used."""
+    """What a reader should know: parameters, where the weights are from, subsets that were used."""
     grid: tuple[int, int]
     patch: tuple[int, int]
     image: tuple[int, int]
@@ -113,7 +115,6 @@ class Inspection:
 
     def as_json(self) -> dict[str, Any]:
         """Everything but the matrices: numbers of each head, with null where there is none."""
-        encodings = self.encodings
         return {
             "name": self.name,
             "library": self.library,
@@ -125,13 +126,7 @@ class Inspection:
             "image": list(self.image),
             "prefix": list(self.prefix),
             "layers": [_layer_json(layer) for layer in self.layers],
-            "encodings": {
-                "kind": encodings.kind,
-                "note": encodings.note,
-                "measures": {name: _number(value) for name, value in encodings.measures.items()},
-                "chance": {name: _number(value) for name, value in encodings.chance.items()},
-                "definitions": dict(encodings.definitions),
-            },
+            "encodings": _encodings_json(self.encodings),
             "measures": {name: _measured_json(measured) for name, measured in self.measures.items()},
         }
 
@@ -146,11 +141,22 @@ def _layer_json(layer: Layer) -> dict[str, Any]:
     }
 
 
+def _encodings_json(encodings: Encodings) -> dict[str, Any]:
+    return {
+        "kind": encodings.kind,
+        "note": encodings.note,
+        "measures": {name: _number(value) for name, value in encodings.measures.items()},
+        "chance": {name: _number(value) for name, value in encodings.chance.items()},
+        "definitions": dict(encodings.definitions),
+        "others": [_encodings_json(other) for other in encodings.others],
+    }
+
+
 def _measured_json(measured: Measured) -> dict[str, Any]:
     return {
         "definition": measured.definition,
-        "low": measured.low,
-        "high": measured.high,
+        "low": _number(measured.low),
+        "high": _number(measured.high),
         "unit": measured.unit,
         "images": measured.images,
         "chance_images": measured.chance_images,
