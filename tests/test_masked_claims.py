@@ -43,7 +43,7 @@ TINY = {
     mim_diversity: mim_diversity.Setup(
         Setting(36, 2, 18, 6, rate=100.0, steps=40), Setting(36, 2, 12, 6, rate=100.0, steps=40), CONTRAST
     ),
-    mim_mae: mim_mae.Setup(Recipe(Shape(dim=16, depth=2, heads=2), steps=20, batch=16)),
+    mim_mae: mim_mae.Setup(recipe=Recipe(shape=Shape(dim=16, depth=2, heads=2), steps=20, batch=16), images=50),
 }
 
 

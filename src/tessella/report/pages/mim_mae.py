@@ -36,10 +36,9 @@ def content(verdict: Verdict) -> Content:
             prose(
                 "The paper says of large models on ImageNet that masked autoencoders have local, diverse attention and "
                 "contrastive models global, uniform attention. Here are three small vision transformers of one size, "
-                "trained on handwritten digits of 8 x 8 pixels: to rebuild hidden patches, to name the digit, and to "
+                f"trained on small images ({evidence['data']}): to rebuild hidden patches, to name the class, and to "
                 "tell that two views are of one image. A result at this size neither proves nor refutes what is "
-                "said of "
-                "the large ones."
+                "said of the large ones."
             ),
         ),
         Section(
