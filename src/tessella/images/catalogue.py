@@ -65,7 +65,10 @@ def open_split(data: str, split: str, path: Path | None) -> ImageSet | EncodedSp
     if path is None:
         raise ValueError(f"data: got no path for {data}, expected one that holds a prepared folder, {looked}")
     if cache.is_cache(path):
-        return cache.load(path, split)
+        held = cache.load(path, split)
+        if held.name != data:
+            raise ValueError(f"data: looked for {data}, found {held.name}, prepared in {path}")
+        return held
     if path.exists():
         for reader in readers:
             made = reader(path, data, split)
