@@ -60,6 +60,11 @@ def test_a_missed_bar_gives_its_reason() -> None:
     assert "reasons" not in verdict([1.0], Bar("x", ">=", 0.9)).as_json()
 
 
+def test_a_bar_on_every_run_that_is_missed_says_in_how_many() -> None:
+    (reason,) = verdict([0.5, 9.0, 0.6], Bar("x", "<", 8.0, "every run")).reasons
+    assert reason == "x is 3.367 on average and misses in 1 of 3 runs, the bar is < 8 (every run)"
+
+
 def test_the_json_has_the_shared_form_and_no_nan() -> None:
     record = verdict([math.nan], Bar("x", ">=", 0.0)).as_json()
     keys = ["claim", "statement", "source", "holds", "seeds", "measured", "bar", "config", "seconds", "environment"]

@@ -136,7 +136,7 @@ def test_a_row_shows_what_was_missed_first_and_counts_the_rest(tmp_path: Path) -
     assert "does not hold | ✗ e 3 [−9.706, 15.71], bar ≥ 9 in every run<br>a 3" in row
     assert row.endswith("and 2 more, met | 2 | `tessella verify fig1b` |")
     details = (tmp_path / "docs/results.md").read_text()
-    assert "- e is 3, the bar is >= 9 (every run): too few" in details
+    assert "- e is 3 on average and misses in 2 of 2 runs, the bar is >= 9 (every run): too few" in details
     assert "| e | 3 | −9.706 to 15.71 | 2 | ≥ 9 in every run | ✗ missed |" in details
     assert "| f | 0.5 |  | 1 |  |  |" in details
     assert "1.5 s of processor time" in details

@@ -152,8 +152,12 @@ class Verdict:
         """One sentence for each bar that was missed."""
         lines = []
         for bar in self.missed:
-            interval = self.intervals[bar.measurement]
-            text = f"{bar.measurement} is {interval.mean:.4g}, the bar is {bar}"
+            values = self.findings.measured[bar.measurement]
+            missing = sum(not bar.accepts([value]) for value in values)
+            got = f"{Interval.of(values).mean:.4g}"
+            if bar.over == "every run" and len(values) > 1:
+                got += f" on average and misses in {missing} of {len(values)} runs"
+            text = f"{bar.measurement} is {got}, the bar is {bar}"
             lines.append(f"{text}: {bar.why_not}" if bar.why_not else text)
         return lines
 

@@ -24,6 +24,10 @@ from tessella.runs.device import checked_device
 from tessella.runs.folder import checked_file, checked_folder, write_json
 
 
+_WIDTH = 120
+"""Columns of what is printed where there is no terminal."""
+
+
 def run(options: argparse.Namespace) -> int:
     data, fields = _data(options.data), list(options.fields)
     if data is not None and data[0] is not None:
@@ -44,7 +48,9 @@ def run(options: argparse.Namespace) -> int:
             checked_folder(folder)
     if options.json is not None and not to_stdout:
         checked_file(options.json)
-    console = Console(stderr=to_stdout, highlight=False)
+    # A pipe or a file has no width of its own, and rich would take it for 80 columns.
+    width = None if sys.stdout.isatty() else _WIDTH
+    console = Console(stderr=to_stdout, highlight=False, width=width)
     verdicts: dict[str, Verdict] = {}
     try:
         with Bars(shown=not to_stdout) as bars:
@@ -103,9 +109,10 @@ def _line(verdict: Verdict) -> str:
 
 
 def _summary(console: Console, verdicts: list[Verdict]) -> None:
-    shown = Table(
-        "claim", "measured", "mean", "95 % interval", "bar", "", box=None, pad_edge=False, header_style="bold"
-    )
+    shown = Table("claim", box=None, pad_edge=False, header_style="bold")
+    shown.add_column("measured", overflow="fold")
+    for heading in ("mean", "95 % interval", "bar", ""):
+        shown.add_column(heading)
     for verdict in verdicts:
         texts = verdict.as_json()["bar"]
         missed = {bar.measurement for bar in verdict.missed}
@@ -113,7 +120,8 @@ def _summary(console: Console, verdicts: list[Verdict]) -> None:
             spread = f"{number(interval.low)} to {number(interval.high)}" if interval.low != interval.high else ""
             met = "" if name not in texts else "[dark_orange]missed[/]" if name in missed else "[blue]met[/]"
             claim = verdict.claim.id if place == 0 else ""
-            shown.add_row(claim, name, number(interval.mean), spread, texts.get(name, ""), met)
+            bar = texts.get(name, "").replace(" (mean)", "")
+            shown.add_row(claim, name, number(interval.mean), spread, bar, met)
     console.print()
     console.print(shown)
     for verdict in verdicts:
