@@ -23,7 +23,6 @@ from tessella.report.wording import number
 from tessella.runs.device import checked_device
 from tessella.runs.folder import checked_file, checked_folder, write_json
 
-
 _WIDTH = 120
 """Columns of what is printed where there is no terminal."""
 
