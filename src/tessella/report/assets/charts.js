@@ -28,7 +28,10 @@ function chartView(parent, spec, places) {
   }
   for (const tick of ticks(first, last, spec.logX)) {
     shape(svg, "line", { x1: sx(tick), x2: sx(tick), y1: height - bottom, y2: height - bottom + 4, class: "axis" });
-    shape(svg, "text", { x: sx(tick), y: height - bottom + 16, "text-anchor": "middle" }, format(tick));
+    // A label at the right edge ends there, or it would be cut off.
+    const atEdge = sx(tick) > width - right - 12;
+    const place = { x: atEdge ? width : sx(tick), "text-anchor": atEdge ? "end" : "middle" };
+    shape(svg, "text", { ...place, y: height - bottom + 16 }, format(tick));
   }
   shape(svg, "line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "axis" });
   shape(svg, "text", { x: (left + width - right) / 2, y: height - 6, "text-anchor": "middle" }, spec.xLabel);
