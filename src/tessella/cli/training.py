@@ -88,8 +88,7 @@ def _images(options: argparse.Namespace, device: str) -> int:
                 factory=factory,
             )
     except (DivergenceError, LoaderError, PeerError) as error:
-        left = "" if options.folder is None else f"; {options.folder} holds the last checkpoint"
-        print(f"tessella: {error}{left}", file=sys.stderr)
+        print(f"tessella: {error}{_left(options.folder)}", file=sys.stderr)
         return 1
     if processes.leads:
         averaged = f" (last weights {trained.last_accuracy:.2f} %)" if recipe.ema else ""
@@ -99,6 +98,13 @@ def _images(options: argparse.Namespace, device: str) -> int:
         if options.folder is not None:
             print(f"kept in {options.folder}")
     return 0
+
+
+def _left(folder: Path | None) -> str:
+    """What can be gone on from after a failure."""
+    if folder is None or not (folder / "checkpoint" / "state.safetensors").exists():
+        return ""
+    return f"; {folder} holds the last checkpoint"
 
 
 def _image_set(data: str, split: str, path: Path | None) -> Any:

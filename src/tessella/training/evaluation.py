@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from tessella.images.image_set import ImageSet
-from tessella.training.capture import Captured
+from tessella.training.capture import Captured, attention_by
 from tessella.training.processes import Processes
+from tessella.training.recipe import Recipe
 from tessella.training.step import Step
 
 BATCH = 1000
@@ -47,11 +48,14 @@ class Evaluation:
         self._sums = torch.zeros(2, dtype=torch.float64, device=device)
         self._run: Callable[[], None] = self._batch
 
-    def prepare(self, captured: bool) -> None:
+    def prepare(self, recipe: Recipe) -> None:
         """Compiles and captures."""
         self._step.model.eval()
-        if captured and self._step.device.type == "cuda":
-            self._run = Captured(self._batch, lambda: None, self._step.device)
+        with attention_by(recipe.sdpa):
+            if recipe.captured and self._step.device.type == "cuda":
+                self._run = Captured(self._batch, lambda: None, self._step.device)
+            else:
+                self._batch()
         self._step.model.train()
 
     def __call__(self) -> Score:

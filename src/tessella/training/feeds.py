@@ -10,7 +10,7 @@ from __future__ import annotations
 import queue
 import threading
 from collections.abc import Iterator
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import torch
@@ -30,11 +30,15 @@ Ready: TypeAlias = "queue.Queue[Batch | BaseException | None]"
 """Batches that wait; None ends an epoch, an error ends the run."""
 
 
+@runtime_checkable
 class Stream(Protocol):
     """Images that are read or decoded as they are needed."""
 
-    name: str
-    classes: tuple[str, ...]
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def classes(self) -> tuple[str, ...]: ...
 
     def __len__(self) -> int: ...
 
@@ -51,6 +55,7 @@ class Stream(Protocol):
         ...
 
 
+@runtime_checkable
 class Feed(Protocol):
     """What a step needs of its images."""
 

@@ -156,7 +156,9 @@ class Run:
         self._snapshots: list[dict[str, Any]] = []
         self._began = time.perf_counter()
         self._here, self._evaluating = 0, 0.0
-        self._operations = operations(model, recipe.shape, recipe.batch) if watch is not None else 0.0
+        self._watched = (0.0, 1.0)
+        if watch is not None:
+            self._watched = operations(model, recipe.shape, recipe.batch), matrix_rate(self._step.device)
 
     def resume(self) -> None:
         """Begins at the seed's initial values, or goes on from the first process's checkpoint."""
@@ -253,7 +255,8 @@ class Run:
         accuracy = next((each["accuracy"] for each in reversed(self._journal.records) if "accuracy" in each), None)
         parts = [f"epoch {record['epoch']}/{self._recipe.epochs}", f"loss {record['loss']:.3f}"]
         parts += [] if accuracy is None else [f"test {accuracy:.2f} %"]
-        reached = self._operations * speed / self._recipe.batch / matrix_rate(self._step.device) / self._processes.size
+        counted, most = self._watched
+        reached = counted * speed / self._recipe.batch / most / self._processes.size
         parts += [f"{speed:,.0f} images/s", f"{100 * reached:.0f} % of the matrix rate"]
         self._watch(self._done / self._total, ", ".join(parts))
 

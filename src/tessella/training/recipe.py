@@ -5,16 +5,18 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from typing import Literal, Protocol, runtime_checkable
 
 from tessella.images.augmentation import Augmentation
 from tessella.models.vit import Attention, ViTShape
 
 
+@runtime_checkable
 class Images(Protocol):
     """What a recipe asks of the images that it is for."""
 
-    classes: tuple[str, ...]
+    @property
+    def classes(self) -> tuple[str, ...]: ...
 
     @property
     def size(self) -> tuple[int, int]: ...
@@ -74,6 +76,8 @@ class Recipe:
     """How torch compiles a GPU's step; a CPU's is never compiled."""
     captured: bool = True
     """Whether a GPU's step is captured in a CUDA graph and replayed."""
+    sdpa: Literal["auto", "cudnn", "flash", "efficient", "math"] = "auto"
+    """Which of torch's kernels vanilla attention runs on a GPU; where one cannot, torch takes another."""
     draws: Literal["batch", "process"] = "batch"
     """With several processes: each draws the augmentation of the whole batch and takes its share, so that their number
     changes nothing; or each draws its own share alone, which is cheaper, and another number is then another run."""
@@ -159,5 +163,6 @@ _CHOICES = {
     "attention": ("vanilla", "projections", "gram", "matrix"),
     "precision": ("bfloat16", "autocast", "float32"),
     "compile_mode": ("none", "default", "max-autotune-no-cudagraphs"),
+    "sdpa": ("auto", "cudnn", "flash", "efficient", "math"),
     "draws": ("batch", "process"),
 }

@@ -87,7 +87,7 @@ def _prepare(
     step = Step(recipe, factory(recipe, 0), fed, augmenter, order, processes, device)
     step.prepare()
     evaluation = Evaluation(step, test_set, processes)
-    evaluation.prepare(recipe.captured)
+    evaluation.prepare(recipe)
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return Prepared(step, evaluation, sources)

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from tessella.images.augmentation import Augmenter
 from tessella.models.vit import ViT, branch_weights
 from tessella.training.average import Average
-from tessella.training.capture import Captured, compiled
+from tessella.training.capture import Captured, attention_by, compiled
 from tessella.training.feeds import Feed
 from tessella.training.network import groups
 from tessella.training.processes import Processes
@@ -57,7 +57,7 @@ class Step:
         self._rates = self._bases.clone()
         made = [{**group, "lr": rate} for group, rate in zip(self.weights.groups, self._rates, strict=True)]
         betas = (recipe.momentum, recipe.second_moment)
-        self.optimizer = torch.optim.AdamW(made, betas=betas, fused=True, capturable=on_gpu)
+        self.optimizer = torch.optim.AdamW(made, betas=betas, fused=True, capturable=on_gpu and recipe.captured)
         self.average = Average(self.model, self.weights) if recipe.ema else None
         steps = len(feed.order)
         self._table = torch.zeros(steps, 2, device=device)
@@ -115,7 +115,8 @@ class Step:
 
     def _step(self) -> None:
         images, targets, branches = self._draw()
-        loss = self._loss(images, targets, branches)
+        with attention_by(self._recipe.sdpa):
+            loss = self._loss(images, targets, branches)
         gradients = torch.autograd.grad(loss, self.weights.parameters, allow_unused=True, materialize_grads=True)
         with torch.no_grad():
             self.weights.take(gradients, loss.detach())
