@@ -20,6 +20,7 @@ EPILOG = """examples:
   tessella verify --json results.json          run every claim
   tessella train signal-sets --folder runs/a   one run of gradient descent, kept and resumable
   tessella serve runs                          watch runs in a browser of this machine
+  tessella inspect vit_base_patch16_224 --page out   what it has learnt, with a page
   tessella bench descent                       speed, as ratios within one run"""
 
 
@@ -42,6 +43,7 @@ def parser() -> argparse.ArgumentParser:
     _add_verify(commands)
     _add_train(commands)
     _add_data(commands)
+    _add_inspect(commands)
     _add_bench(commands)
     _add_serve(commands)
     _add_readme(commands)
@@ -139,6 +141,44 @@ def _add_data(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.set_defaults(module="data")
 
 
+def _add_inspect(commands: argparse._SubParsersAction[_Parser]) -> None:
+    made = commands.add_parser(
+        "inspect",
+        help="what spatial structure any ViT has learnt, as numbers and a page",
+        description="Reads attention and encodings of models, and measures them beside the same with random weights.",
+    )
+    made.add_argument(
+        "models",
+        nargs="+",
+        metavar="MODEL",
+        help="a name of timm or torchvision, a folder of transformers or of a run, an exported program (.pt2); "
+        "several are compared on the same images",
+    )
+    made.add_argument(
+        "--weights",
+        action="append",
+        metavar="FILE",
+        help="weights of the model, or random; once, or once for each model (default: pretrained, or the folder's)",
+    )
+    made.add_argument(
+        "--images", default="digits", metavar="PATH", help="a folder or a file of images, or digits (default: digits)"
+    )
+    made.add_argument("--count", type=_count, default=64, metavar="N", help="at most so many images (default: 64)")
+    made.add_argument("--size", type=_size, metavar="HxW", help="pixels of an image (default: as the model wants it)")
+    made.add_argument("--layers", type=_numbers, metavar="N,N", help="some layers only, such as 0,1,-1")
+    made.add_argument("--examples", type=_whole, metavar="N", help="images whose whole attention the page shows")
+    made.add_argument("--batch", type=_count, metavar="N", help="images at a time (default: 8, on a GPU 64)")
+    made.add_argument(
+        "--partition", type=Path, metavar="FILE", help="labels of patches as JSON (default: 2 x 2 blocks)"
+    )
+    made.add_argument("--steps", action="store_true", help="every step whose weights a run folder keeps")
+    made.add_argument("--seed", type=_whole, default=1, help="of the random weights to compare with (default: 1)")
+    made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
+    made.add_argument("--json", type=Path, metavar="PATH", help="write the numbers as JSON; - for standard output")
+    made.add_argument("--page", type=Path, metavar="DIR", help="write a page to look at, inspection.html")
+    made.set_defaults(module="inspecting")
+
+
 def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made = commands.add_parser("bench", help="measure speed against a peer or the machine's limit, in one run")
     made.add_argument("name", choices=sorted(BENCHES), help="what to measure")
@@ -186,6 +226,20 @@ def _whole(text: str) -> int:
     return int(text)
 
 
+def _size(text: str) -> tuple[int, int]:
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and (width or height).isdecimal() and int(height) * int(width or height)):
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected pixels such as 224 or 224x336")
+    return int(height), int(width or height)
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(each) for each in text.split(","))
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"got {text!r}, expected whole numbers such as 0,1,-1") from None
+
+
 def _port(text: str) -> int:
     if not text.isdecimal() or int(text) > 65_535:
         raise argparse.ArgumentTypeError(f"got {text!r}, expected a whole number from 0 to 65535")
@@ -203,6 +257,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         code: int = importlib.import_module(f"tessella.cli.{options.module}").run(options)
         return code
     except ValueError as error:
+        return _say(error, 2)
+    except ModuleNotFoundError as error:
+        if error.name is not None:  # not one of ours, which say what to install
+            raise
         return _say(error, 2)
     except OSError as error:
         return _say(f"{error.filename or 'standard output'}: {error.strerror or error}", 2)

@@ -68,14 +68,15 @@ def inspect(
     partition: Partition | None = None,
     extent: Extent | None = None,
     device: str | torch.device | None = None,
-    seed: int = 0,
+    seed: int = 1,
     tell: Tell | None = None,
 ) -> Inspection:
     """What a model attends to, what its encodings say, and what the same architecture gives with random weights.
 
     `model` is a module, or what `tessella inspect` takes: a timm or torchvision name, a folder of transformers, a run
     folder, an exported program. `images` is a float tensor as the model takes it, batches of such, a folder, a file, or
-    "digits"; they are gone through once, the first of them again. The model is left as it was.
+    "digits"; they are gone through once, the first of them again. `seed` is that of the random weights to compare with.
+    The model is left as it was.
 
     >>> from tessella import ViT, ViTShape
     >>> seen = inspect(ViT(ViTShape(image=16, dim=8, depth=2, heads=2)), torch.rand(3, 3, 16, 16))

@@ -49,27 +49,30 @@ def _library(model: str) -> tuple[str, str]:
     wanted = (given,) if slash and given in ("timm", "torchvision") else ("timm", "torchvision")
     name, absent = name if len(wanted) == 1 else model, []
     for library in wanted:
-        found = _imported(library)
-        if found is None:
-            absent.append(library)
-        elif name.partition(".")[0] in _names(library, found):
-            return library, name
-    missing = f" ({' and '.join(absent)} not installed; pip install 'tessella[vision]')" if absent else ""
+        try:
+            if name.partition(".")[0] in _names(library):
+                return library, name
+        except ValueError as error:
+            absent.append(str(error).removeprefix("model: "))
     raise ValueError(
         f"model: got {model!r}, expected a name of timm or torchvision, a folder of transformers or of a run, or a "
-        f".pt2 file{missing}"
+        f".pt2 file{''.join(f'; {each}' for each in absent)}"
     )
 
 
-def _names(library: str, module: Any) -> set[str]:
+def _names(library: str) -> set[str]:
+    module = _imported(library)
     return set(module.list_models() if library == "timm" else module.models.list_models(module=module.models))
 
 
 def _imported(library: str) -> Any:
+    extra = "hf" if library == "transformers" else "vision"
     try:
         return importlib.import_module(library)
-    except (ImportError, RuntimeError):  # torchvision without its operators fails so
-        return None
+    except ModuleNotFoundError as error:
+        raise ValueError(f"model: {error.name} is not installed; pip install 'tessella[{extra}]'") from error
+    except (ImportError, RuntimeError) as error:  # torchvision beside a torch that it was not built for
+        raise ValueError(f"model: {library} does not import here ({reason(error)})") from error
 
 
 def _timm(name: str, weights: str | Path | None, size: Pair | None) -> Subject:
@@ -116,8 +119,6 @@ def _torchvision(name: str, weights: str | Path | None, size: Pair | None) -> Su
 
 def _transformers(path: Path, config: dict[str, Any], weights: str | Path | None, size: Pair | None) -> Subject:
     transformers = _imported("transformers")
-    if transformers is None:
-        raise ValueError("model: transformers is not installed; pip install 'tessella[hf]'")
     wanted = (config.get("architectures") or [None])[0]
     kind = getattr(transformers, wanted, None) if wanted else transformers.AutoModel
     if kind is None:

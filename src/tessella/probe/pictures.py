@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -63,6 +64,12 @@ class Pictures:
                 return
             yield batch[:left]
             left -= len(batch)
+
+    def at_most(self, count: int) -> Pictures:
+        """The first images alone."""
+        known = count if self.count is None else min(count, self.count)
+        first = functools.partial(self.first, count)
+        return Pictures(lambda at_once: first(at_once), known, self.names, self.labels, self.source)
 
     def name(self, number: int) -> str:
         return self.names[number] if number < len(self.names) else f"image {number + 1}"

@@ -85,4 +85,4 @@ def _some(names: Sequence[str]) -> str:
 def reason(error: BaseException) -> str:
     """The first sentence of what a library says."""
     lines = str(error).strip().splitlines() or [type(error).__name__]
-    return lines[0][:160]
+    return lines[0].partition(". ")[0][:160].rstrip(".")
