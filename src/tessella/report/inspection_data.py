@@ -124,7 +124,10 @@ def _described(inspection: Inspection, place: int, packer: _Packer) -> dict[str,
         "image": list(inspection.image),
         "prefix": list(inspection.prefix),
         "layers": [_layer(layer) for layer in inspection.layers],
-        "encodings": _encodings(inspection.encodings, place, packer),
+        "encodings": [
+            _encodings(each, f"{place}.similarities.{number}", packer)
+            for number, each in enumerate((inspection.encodings, *inspection.encodings.others))
+        ],
         "measures": [_measured(name, measured) for name, measured in inspection.measures.items()],
         "examples": _examples(inspection, place, packer),
     }
@@ -167,7 +170,7 @@ def _add(packer: _Packer, key: str, attention: _Attention) -> None:
     packer.attention[key] = attention
 
 
-def _encodings(encodings: Encodings, place: int, packer: _Packer) -> dict[str, Any]:
+def _encodings(encodings: Encodings, key: str, packer: _Packer) -> dict[str, Any]:
     described: dict[str, Any] = {
         "kind": encodings.kind,
         "note": encodings.note,
@@ -187,7 +190,7 @@ def _encodings(encodings: Encodings, place: int, packer: _Packer) -> dict[str, A
     similarities = _plain(encodings.similarities).astype(np.float32)
     low, high = float(similarities.min()), float(similarities.max())
     scaled = np.rint((similarities - low) / ((high - low) or 1.0) * 255).astype(np.uint8)
-    packer.blocks[f"{place}.similarities"] = packed(scaled.tobytes())
+    packer.blocks[key] = packed(scaled.tobytes())
     return {**described, "low": low, "high": high}
 
 

@@ -100,17 +100,17 @@ function headsScene(view, width) {
 }
 
 function chosenEncoding(view) {
-  const { grid } = view.inspection.encodings;
+  const { grid } = view.encodings;
   return [0, 1].map((axis) => Math.min(grid[axis] - 1, Math.floor(state.at[axis] * grid[axis])));
 }
 
 function encodingColours(view, row, column) {
-  const { low, high } = view.inspection.encodings, span = high - low || 1;
+  const { low, high } = view.encodings, span = high - low || 1;
   return view.similar(row, column).map((s) => colour("sequential", (s - low) / span));
 }
 
 function similarScene(view, width) {
-  const { grid, low, high } = view.inspection.encodings, [rows, columns] = grid;
+  const { grid, low, high } = view.encodings, [rows, columns] = grid;
   const [r, c] = chosenEncoding(view), found = view.similar(r, c), tall = (width * rows) / columns;
   const scene = new Scene(width, tall + 38);
   scene.heat(0, 0, width, tall, columns, encodingColours(view, r, c));
@@ -122,7 +122,7 @@ function similarScene(view, width) {
 
 // For every patch, a small map of its encoding's similarities to all others, laid out as the patches lie in the image.
 function everyScene(view, width) {
-  const { grid, low, high } = view.inspection.encodings, [rows, columns] = grid;
+  const { grid, low, high } = view.encodings, [rows, columns] = grid;
   const cell = width / (columns * (columns + 1) - 1), scene = new Scene(width, cell * (rows * (rows + 1) - 1) + 38);
   const tall = scene.height - 38, [w, h] = [columns * cell, rows * cell];
   scene.heat(0, 0, width, tall, columns * (columns + 1) - 1, everyColour(view));
@@ -133,17 +133,17 @@ function everyScene(view, width) {
   return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, "similarity");
 }
 
-// All small maps as one matrix of colours, with an empty row and column between neighbours; kept while a model is shown.
+// All small maps as one matrix of colours, with an empty row and column between neighbours; kept once made.
 const everyColours = new Map();
 function everyColour(view) {
-  const known = everyColours.get(view.place);
+  const known = everyColours.get(view.encodings);
   if (known) return known;
-  const [rows, columns] = view.inspection.encodings.grid, across = columns * (columns + 1) - 1;
+  const [rows, columns] = view.encodings.grid, across = columns * (columns + 1) - 1;
   const colours = new Array((rows * (rows + 1) - 1) * across).fill(null);
   for (let k = 0; k < rows * columns; k += 1) {
     const [row, column] = [Math.floor(k / columns), k % columns], from = row * (rows + 1) * across + column * (columns + 1);
     encodingColours(view, row, column).forEach((c, n) => { colours[from + Math.floor(n / columns) * across + (n % columns)] = c; });
   }
-  everyColours.set(view.place, colours);
+  everyColours.set(view.encodings, colours);
   return colours;
 }

@@ -20,22 +20,22 @@ function columnOf(model) {
     kind: "photo", title: "Where the chosen head looks", widest: 460, build: (width) => photoScene(view, width),
     caption: name(() => `${layerName()}, head ${view.head + 1}, ${queryWords(view)}, ${source()}`),
     words: () => `The image with its ${view.where.whole.join(" by ")} patches. Arrow keys move the patch, Page Up and Page Down the layer, [ and ] the head. ${chosenWords(model, view)}.`,
-    keys: (event) => patchKeys(event, view.where.whole, view.where.cell, view.layer.stride),
+    keys: (event) => patchKeys(event, chosen(model).where.whole, chosen(model).where.cell, chosen(model).layer.stride),
   });
   const heads = picture(views, {
     kind: "maps", title: "Every head of the layer", widest: 700, build: (width) => headsScene(view, width), caption: name(() => `${layerName()}, ${queryWords(view)}, ${source()}`),
     words: () => `Attention of the ${queryWords(view)} in the ${view.layer.heads} heads of ${layerName()}: ${view.rows.map((_, head) => `head ${head + 1} ${strongest(view, head)}`).join("; ")}.`,
-    keys: (event) => plainKey(event) && arrowsOverHeads(event, view),
+    keys: (event) => plainKey(event) && arrowsOverHeads(event, chosen(model)),
   });
 
   const encodingPart = heading("encodings");
-  const kind = element(encodingPart, "p", { class: "small" }), pair = element(encodingPart, "div", { class: "views" });
+  const which = encodingChoice(encodingPart, model), kind = element(encodingPart, "p", { class: "small" }), pair = element(encodingPart, "div", { class: "views" });
   const numbers = element(encodingPart, "div", { class: "scroll" });
   const similar = picture(pair, {
     kind: "similar", title: "The chosen patch and all others", widest: 340, build: (width) => similarScene(view, width),
     caption: name(() => `encodings, patch at ${placeWords(...chosenEncoding(view))}`),
-    words: () => `Similarities of the encoding of the patch at ${placeWords(...chosenEncoding(view))} to all others, from ${format(view.inspection.encodings.low)} to ${format(view.inspection.encodings.high)}. Arrow keys move the patch.`,
-    keys: (event) => patchKeys(event, view.inspection.encodings.grid, chosenEncoding(view), 1),
+    words: () => `Similarities of the encoding of the patch at ${placeWords(...chosenEncoding(view))} to all others, from ${format(view.encodings.low)} to ${format(view.encodings.high)}. Arrow keys move the patch.`,
+    keys: (event) => patchKeys(event, view.encodings.grid, chosenEncoding(view), 1),
   });
   const every = picture(pair, {
     kind: "every", title: "Every patch and all others", widest: 560, build: (width) => everyScene(view, width), caption: name(() => "similarities of all encodings"),
@@ -48,7 +48,7 @@ function columnOf(model) {
   const map = picture(mapPart, {
     kind: "map", title: "Layers by heads", build: (width) => mapScene(view.inspection, shownMap(), width, press), caption: name(() => `${state.measure} of every head`),
     words: () => `${state.measure} of every head, the first layer on top. Arrow keys choose a head. Chosen: ${aboutHead(view.inspection, measureNamed(view.inspection, state.measure), view.number, view.head)}.`,
-    keys: (event) => mapKeys(event, view),
+    keys: (event) => mapKeys(event, { ...chosen(model), first: firstOf() }),
   });
   const depth = picture(mapPart, {
     kind: "depth", title: "Over depth", build: (width) => depthScene(view.inspection, shownMap(), width, press), caption: name(() => `${state.measure} over depth`),
@@ -60,14 +60,15 @@ function columnOf(model) {
     view = next ?? view;
     if (!view) return;
     told.textContent = attentionWords(view);
-    const none = view.similar === null, { encodings } = view.inspection, known = measureNamed(view.inspection, state.measure) !== undefined;
+    const none = view.similar === null, { encodings } = view, known = measureNamed(view.inspection, state.measure) !== undefined;
     similar.show(!none);
     every.show(!none && encodings.grid[0] * encodings.grid[1] <= MOST_SMALL_MAPS);
     map.show(known);
     depth.show(known);
     for (const made of [photo, heads, similar, every, map, depth]) made.update();
-    if (drawn === view.place) return;
-    drawn = view.place;
+    if (drawn === encodings) return;
+    drawn = encodings;
+    which(view.inspection);
     kind.textContent = `${encodings.kind === "none" ? "No encodings to compare. " : `${encodings.kind[0].toUpperCase()}${encodings.kind.slice(1)} encodings. `}${encodings.note}`;
     encodingTable(numbers, encodings);
     detailList(detailPart, view.inspection);
@@ -75,10 +76,10 @@ function columnOf(model) {
 }
 
 // Arrows over the maps of one layer's heads.
-function arrowsOverHeads(event, view) {
+function arrowsOverHeads(event, at) {
   const by = MOVES[event.key];
   if (!by) return headKeys(event);
-  choose(by[0] ? { layer: view.number + by[0] } : { head: view.head + by[1] });
+  choose(by[0] ? { layer: at.number + by[0] } : { head: at.head + by[1] });
   return true;
 }
 
@@ -92,6 +93,17 @@ function attentionWords(view) {
   if (state.token !== null && view.token < 0) parts.push(`It has no ${state.token} token: a patch is shown.`);
   if (layer.stride > 1) parts.push(`To keep this page small, every ${["", "", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"][layer.stride]} row and column of patches can be chosen.`);
   return parts.join(" ");
+}
+
+// A model may have several encodings, such as learned ones beside rotary ones: the function returned offers them.
+function encodingChoice(parent, model) {
+  const label = element(parent, "label", { class: "choices" }, "Encodings "), select = element(label, "select");
+  select.addEventListener("change", () => choose({ encodings: new Map(state.encodings).set(model.name, Number(select.value)) }));
+  return ({ encodings }) => {
+    label.hidden = encodings.length < 2;
+    select.replaceChildren(...encodings.map((each, k) => element(null, "option", { value: k }, each.kind)));
+    select.value = Math.min(state.encodings.get(model.name) ?? 0, encodings.length - 1);
+  };
 }
 
 function encodingTable(parent, encodings) {
@@ -130,9 +142,10 @@ function describeMeasure() {
     $("definition").textContent = "";
     return;
   }
-  const unit = found.unit ? ` ${found.unit}` : "", end = (value) => (value === null ? "without bound" : format(value));
-  const range = found.low === null && found.high === null ? "" : ` Can lie between ${end(found.low)} and ${end(found.high)}${unit}.`;
-  $("definition").textContent = `${found.definition.replace(/[.]?$/, ".")}${range} Values: ${found.images} images; chance, from random weights: ${found.chanceImages}.`;
+  const unit = found.unit && found.unit !== "share" ? ` ${found.unit}` : "";
+  const range = found.low === null ? "" : found.high === null ? ` Range: ${format(found.low)}${unit} and more.` : ` Range: ${format(found.low)} to ${format(found.high)}${unit}.`;
+  const counted = (count) => `${count} image${count === 1 ? "" : "s"}`;
+  $("definition").textContent = `${found.definition.replace(/[.]?$/, ".")}${range} Values are from ${counted(found.images)}, chance from ${counted(found.chanceImages)} seen by random weights.`;
 }
 
 let tableOf = null, markRow = () => {};

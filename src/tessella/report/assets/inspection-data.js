@@ -36,10 +36,10 @@ async function attention(place, number, picture) {
 }
 
 // Cosines of the encodings, or null where the model has none to compare: (row, column) to those of every patch.
-async function similarities(place) {
-  const { low, high, grid } = META.inspections[place].encodings;
+async function similarities(place, number) {
+  const { low, high, grid } = META.inspections[place].encodings[number];
   if (low === undefined) return null;
-  const levels = await block(`${place}.similarities`);
+  const levels = await block(`${place}.similarities.${number}`);
   const count = grid[0] * grid[1];
   return (row, column) => {
     const from = (row * grid[1] + column) * count;

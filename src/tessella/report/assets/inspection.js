@@ -9,6 +9,7 @@ const measures = distinct(META.inspections.flatMap((inspection) => inspection.me
 const state = {
   picture: META.pictures.length ? 0 : null, token: null, at: [0.499, 0.499], layer: 0, head: 0, scale: "own", overlay: 0.75,
   step: steps.length ? steps[steps.length - 1] : 0, measure: measures[0], difference: "value", order: "model",
+  encodings: new Map(), // by model, where one has several
 };
 const photographs = META.pictures.map((picture) => {
   const image = new Image();
@@ -47,15 +48,21 @@ function layerOf(inspection) {
   return { number, layer: inspection.layers[number], head: Math.min(state.head, inspection.layers[number].heads - 1) };
 }
 
+// What is chosen for a model, before anything of it is read: keys act on this, for they may be faster than the drawing.
+function chosen(model) {
+  const { place, inspection } = current(model), { number, layer, head } = layerOf(inspection);
+  return { place, inspection, number, layer, head, where: seat(inspection, layer, state.at) };
+}
+
 // What a column shows: the weights that the chosen token gives to all others, in every head of the layer.
 async function seen(model) {
-  const { place, inspection } = current(model), { number, layer, head } = layerOf(inspection);
+  const { place, inspection, number, layer, head, where } = chosen(model);
   const own = state.picture !== null && inspection.examples[state.picture] !== undefined;
-  const [row, similar] = await Promise.all([attention(place, number, own ? state.picture : "mean"), similarities(place)]);
+  const which = Math.min(state.encodings.get(model.name) ?? 0, inspection.encodings.length - 1), encodings = inspection.encodings[which];
+  const [row, similar] = await Promise.all([attention(place, number, own ? state.picture : "mean"), similarities(place, which)]);
   const token = state.token === null ? -1 : layer.prefix.indexOf(state.token);
-  const where = seat(inspection, layer, state.at);
   const rows = Array.from({ length: layer.heads }, (_, k) => row(k, token >= 0 ? token : where.query));
-  return { place, inspection, number, layer, head, own, token, where, rows, similar };
+  return { place, inspection, number, layer, head, own, token, where, rows, encodings, similar };
 }
 
 let turn = 0;
@@ -104,19 +111,19 @@ function headKeys(event) {
   return Boolean(by);
 }
 
-// Arrows that move over heads as they are shown: up and down by `across` of them, or by a layer where there is no row.
-function mapKeys(event, view) {
+// Arrows that move over the map of heads, in the order in which it shows them.
+function mapKeys(event, at) {
   if (!plainKey(event)) return false;
   const by = MOVES[event.key];
   if (!by) return headKeys(event);
-  const orderOf = (number) => headOrder(view.inspection.layers[number], measureNamed(view.inspection, state.measure), number, state);
-  const rank = orderOf(view.number).indexOf(view.head) + by[1];
-  const layer = Math.max(0, Math.min(view.inspection.layers.length - 1, view.number + by[0])), order = orderOf(layer);
+  const measure = measureNamed(at.inspection, state.measure);
+  const orderOf = (number) => headOrder(at.inspection.layers[number], measure, number, { ...state, first: at.first });
+  const rank = orderOf(at.number).indexOf(at.head) + by[1];
+  const layer = Math.max(0, Math.min(at.inspection.layers.length - 1, at.number + by[0])), order = orderOf(layer);
   choose({ layer, head: order[Math.max(0, Math.min(order.length - 1, rank))] });
   return true;
 }
 
-// A slider takes the place of what it names; a choice is read as it stands.
 function listen(id, event, change) {
   $(id).addEventListener(event, () => choose(change($(id).value)));
 }
