@@ -2,7 +2,8 @@
 
 import torch
 
-from tessella.bench.attention import CPU_SIZES, GPU_SIZES, Size, core, side_by_side
+from tessella.bench.attention import CPU_SIZES, GPU_SIZES, Size, core
+from tessella.bench.benchmark import side_by_side
 
 
 def test_operations_are_what_torch_counts():

@@ -17,8 +17,7 @@ device's work, without the host's time for the launches.
 from __future__ import annotations
 
 import functools
-import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -26,7 +25,7 @@ from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
-from tessella.bench.benchmark import Case, median_ms
+from tessella.bench.benchmark import Case, side_by_side
 from tessella.models.positional_mixing import mix
 from tessella.models.positional_scores import held_scores
 from tessella.models.row_softmax import row_softmax
@@ -75,18 +74,6 @@ GPU_SIZES = (
     Size(64, 12, 1024, 64, torch.bfloat16),
     Size(16, 12, 4096, 64, torch.bfloat16),
 )
-
-
-def side_by_side(calls: Mapping[str, Callable[[], object]], device: str) -> dict[str, float]:
-    """The median time of each call, in rounds of one call each: what else the machine does meets them all alike."""
-    rounds = 30 if torch.device(device).type == "cuda" else 9
-    times: dict[str, list[float]] = {name: [] for name in calls}
-    for number in range(rounds + 2):
-        for name, call in calls.items():
-            taken = median_ms(call, device, repeats=1, warm_up=0)
-            if number >= 2:
-                times[name].append(taken)
-    return {name: statistics.median(taken) for name, taken in times.items()}
 
 
 def cases(device: str) -> list[Case]:

@@ -63,6 +63,20 @@ def median_ms(call: Callable[[], object], device: str = "cpu", repeats: int = 20
     return statistics.median(times)
 
 
+def side_by_side(
+    calls: Mapping[str, Callable[[], object]], device: str, rounds: int | None = None, warm_up: int = 2
+) -> dict[str, float]:
+    """The median time of each call, in rounds of one call each: what else the machine does meets them all alike."""
+    rounds = (30 if torch.device(device).type == "cuda" else 9) if rounds is None else rounds
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    for number in range(warm_up + rounds):
+        for name, call in calls.items():
+            taken = median_ms(call, device, repeats=1, warm_up=0)
+            if number >= warm_up:
+                times[name].append(taken)
+    return {name: statistics.median(taken) for name, taken in times.items()}
+
+
 def _median_by_events(call: Callable[[], object], repeats: int) -> float:
     torch.cuda.synchronize()
     times = []

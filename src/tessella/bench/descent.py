@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import torch
 
-from tessella.bench.benchmark import Case, median_ms
+from tessella.bench.benchmark import Case, side_by_side
 from tessella.models.simplified_vit import SimplifiedViT, loss_gradient
 from tessella.structure.partition import Partition
 from tessella.worlds.signal_sets import SignalSets
@@ -44,7 +44,7 @@ def cases(device: str) -> list[Case]:
     return [step(size, device) for size in sizes]
 
 
-def step(size: Size, device: str) -> Case:
+def step(size: Size, device: str, rounds: int = 20) -> Case:
     """One gradient and one update, beside the bare products and passes, a copy of X, and autograd."""
     world = SignalSets(Partition.blocks(size.side, size.side, 2, 2), size.dim, size.spurious)
     batch = world.sample(size.points, 0, device=device)
@@ -73,16 +73,15 @@ def step(size: Size, device: str) -> Case:
         torch.mv(flat.T, along.view(-1))
 
     target = torch.empty_like(batch.patches)
-    ours_ms, bare_ms = median_ms(ours, device), median_ms(bare, device)
-    copy_ms = median_ms(lambda: target.copy_(batch.patches), device)
-    del target
-    autograd_ms = median_ms(autograd, device, repeats=5, warm_up=1)
+    calls = {"ours": ours, "bare": bare, "copy": lambda: target.copy_(batch.patches), "autograd": autograd}
+    times = side_by_side(calls, device, rounds)
+    ours_ms, bare_ms, copy_ms = times["ours"], times["bare"], times["copy"]
     size_bytes = batch.patches.numel() * batch.patches.element_size()
     return Case(
         case=f"step, {size}",
         ours_ms=ours_ms,
         peer="autograd on the same model",
-        peer_ms=autograd_ms,
+        peer_ms=times["autograd"],
         floor_ms=bare_ms,
         more={
             "over_bare": ours_ms / bare_ms,

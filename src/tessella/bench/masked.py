@@ -1,7 +1,7 @@
 """One training step of the masked model: the block basis against autograd on the d x d matrix, and batched sweeps.
 
-    python -m tessella.bench.masked --json -            the step, on the CPU
-    python -m tessella.bench.masked --device cuda       the step and the sweep of 64 settings, on a GPU
+    tessella bench masked                  the step, on the CPU
+    tessella bench masked --device cuda    the step and the sweep of 64 settings, on a GPU
 
 Both sides of the step see the same images and masks, both compute the gradient of the same loss and apply it. The
 reference is `tessella.models.bilinear` as written, in d = features + P coordinates, the least that it can have.
@@ -9,15 +9,10 @@ reference is `tessella.models.bilinear` as written, in d = features + P coordina
 
 from __future__ import annotations
 
-import argparse
-import json
-import sys
-from pathlib import Path
-
 import torch
 from torch import Tensor
 
-from tessella.bench.benchmark import Case, median_ms, record
+from tessella.bench.benchmark import Case, median_ms, side_by_side
 from tessella.dynamics.masked_draws import Draws, layout_of
 from tessella.dynamics.masked_process import Run, descend
 from tessella.models.bilinear import reconstruction_loss
@@ -51,13 +46,13 @@ def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> Case:
     def products() -> Tensor:
         return (seen @ square.T).T @ seen
 
-    ours_ms, peer_ms, floor_ms = (median_ms(call, device, repeats) for call in (ours, reference, products))
+    times = side_by_side({"ours": ours, "reference": reference, "products": products}, device, repeats)
     return Case(
         f"step, P = 256, K = 3, {name}, batch {BATCH}, {str(dtype).removeprefix('torch.')}",
-        ours_ms,
+        times["ours"],
         "autograd on the d x d model",
-        peer_ms,
-        floor_ms,
+        times["reference"],
+        times["products"],
     )
 
 
@@ -98,33 +93,9 @@ def _dense(world: MaskedAreas, sample: Sample) -> tuple[Tensor, Tensor]:
     return images, unmasked.bool()
 
 
-def cases(device: str = "cpu", repeats: int = 20, sweep: bool | None = None) -> list[Case]:
-    """All cases. The sweep is measured on a GPU, or where it is asked for."""
+def cases(device: str = "cpu", repeats: int = 20) -> list[Case]:
+    """All cases. The sweep, which batching is meant for, is measured on a GPU alone."""
     found = [step_case(name, dtype, device, repeats) for name in SIZES for dtype in (torch.float64, torch.float32)]
-    if device.startswith("cuda") if sweep is None else sweep:
+    if torch.device(device).type == "cuda":
         found.append(sweep_case(device))
     return found
-
-
-def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m tessella.bench.masked", description=__doc__.split("\n")[0])
-    parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--repeats", type=int, default=20, help="timed calls of each side, of which the median counts")
-    parser.add_argument("--sweep", action="store_true", help="measure the batched sweep on a CPU too")
-    parser.add_argument("--json", metavar="PATH", help="write the result here; - for the terminal")
-    given = parser.parse_args(arguments)
-    command = f"python -m tessella.bench.masked --device {given.device} --repeats {given.repeats}"
-    result = record("masked", cases(given.device, given.repeats, True if given.sweep else None), command)
-    text = json.dumps(result, indent=2)
-    if given.json == "-":
-        print(text)
-        return 0
-    for case in result["cases"]:
-        print(f"{case['case']}: {case['ours_ms']:.2f} ms, {case['peer_ms']:.1f} ms, {case['ratio']:.1f} times")
-    if given.json:
-        Path(given.json).write_text(text + "\n")
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())
