@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 import torch
 
-from tessella.claims import catalogue, equivariance, fig7, parametrisation
+from tessella.claims import catalogue, equivariance, fig1a, fig5, fig7, parametrisation
 from tessella.claims.claim import Context, Verdict
 from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
+from tessella.probe.locality import cosines
+from tessella.probe.mean_attention import mean_attention
 from tessella.report.page import content
 from tessella.runs.environment import environment
 from tessella.training.recipe import Recipe
@@ -166,3 +168,71 @@ def test_every_way_to_make_a_is_trained_with_its_start_and_rate() -> None:
     assert (by_case["matrix_2_50"]["diagonal"], by_case["matrix_2_50"]["score_rate"]) == (2.0, 50.0)
     assert set(found.findings.measured) >= {bar.measurement for bar in found.bars}
     assert len(content(found).figures) == 2
+
+
+def test_figure_1a_measures_encodings_and_a_before_and_after_training() -> None:
+    found = verdict("fig1a", fig1a.Setup(recipe=tiny_recipe()), Context(seeds=1))
+    measured = found.findings.measured
+    assert measured["chance"] == [pytest.approx(0.2)]
+    assert measured["locality_positional_scores_before"] == [pytest.approx(0.2)]  # a diagonal ties all others
+    assert set(measured) >= {bar.measurement for bar in found.bars}
+    pictures = found.findings.evidence["pictures"]["positional"]
+    assert pictures["before"]["scores"].tolist() == (2 * torch.eye(16) - 1).tolist()
+    assert (pictures["after"]["encodings"] != pictures["before"]["encodings"]).any()
+    assert list(content(found).figures) == [
+        "fig1a-vanilla-encodings", "fig1a-positional-encodings", "fig1a-positional-scores"
+    ]  # fmt: skip
+
+
+def test_encodings_of_a_shuffled_grid_are_local_again_once_patches_are_put_back() -> None:
+    recipe = dataclasses.replace(small_digits(), shuffle_cell=2, shuffle_seed=4)
+    model = ViT(recipe.shape)
+    places = torch.cartesian_prod(torch.arange(4.0), torch.arange(4.0))
+    local = torch.exp(-(torch.cdist(places, places) ** 2))  # as the image's own patches would have it
+    order = GridShuffle.random(8, 2, seed=4).patch_order(2)
+    with torch.no_grad():
+        assert model.positions is not None
+        model.positions[1:, :16] = local[order]
+        model.positions[1:, 16:] = 0
+    numbers, maps = fig5.localities(model, recipe)
+    assert numbers["locality_restored"] == 1.0
+    assert numbers["locality_shuffled"] < 0.5
+    assert maps["restored"] == pytest.approx(cosines(local).numpy(), abs=1e-6)
+
+
+def test_figure_5_trains_every_network_on_every_shuffle() -> None:
+    setup = fig5.Setup(recipe=tiny_recipe(), networks=("vit", "small_vgg"), cells=(2, 8))
+    found = verdict("fig5", setup, Context(seeds=2))
+    measured = found.findings.measured
+    assert measured["fall_vit"] == pytest.approx(
+        [a - b for a, b in zip(measured["accuracy_vit_8"], measured["accuracy_vit_2"], strict=True)]
+    )
+    recipes = [run["recipe"] for run in found.findings.details["runs"]]
+    assert [each["shuffle_seed"] for each in recipes] == [0, 0, 0, 0, 1, 1, 1, 1]
+    # With cells as large as the image nothing moves.
+    assert measured["locality_shuffled_vit_8"] == measured["locality_restored_vit_8"]
+    assert list(content(found).figures) == ["fig5a", "fig5b", "fig5c-vit"]
+
+
+def test_cells_that_cut_patches_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"cells: got \(3,\), expected divisors of the 8 pixels of a side"):
+        fig5.measure(fig5.Setup(recipe=tiny_recipe(), cells=(3,)), Context(seeds=1))
+
+
+def test_mean_attention_is_the_attention_that_the_model_applies() -> None:
+    model = ViT(TINY, "vanilla", seed=2).double()
+    images = torch.rand(6, 1, 8, 8, dtype=torch.float64)
+    layer: Any = model.blocks[0]
+    tokens = torch.cat([model.prefix_tokens.expand(6, -1, -1), model.embed(_patches(images))], 1) + model.positions
+    normal = layer.norm_attention(tokens)
+    found = torch.stack([mean_attention(model, images[each : each + 1])[0] for each in range(6)])
+    mixed = []
+    for image in range(6):
+        values = layer.attention.qkv(normal)[image, :, 2 * TINY.dim :].view(TINY.tokens, TINY.heads, -1).transpose(0, 1)
+        mixed.append((found[image].double() @ values).transpose(0, 1).reshape(TINY.tokens, TINY.dim))
+    torch.testing.assert_close(layer.attention.out(torch.stack(mixed)), layer.attention(normal), atol=1e-6, rtol=1e-5)
+    torch.testing.assert_close(mean_attention(model, images, batch=4)[0], found.mean(0))
+
+
+def _patches(images: torch.Tensor) -> torch.Tensor:
+    return torch.nn.functional.pixel_unshuffle(images, TINY.patch).flatten(2).transpose(1, 2)

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from tessella.claims.claim import Claim
 
 MODULES = {
+    "fig1a": "fig1a",
     "fig1b": "fig1b",
     "fig2": "fig2",
     "fig3": "fig3",
@@ -26,6 +27,7 @@ MODULES = {
     "thm5.2": "thm5_2",
     "depth": "depth",
     "equivariance": "equivariance",
+    "fig5": "fig5",
     "fig7": "fig7",
     "parametrisation": "parametrisation",
     "mim.floor": "mim_floor",
