@@ -7,7 +7,7 @@ import struct
 import tarfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -20,7 +20,7 @@ def pixels(number: int, side: int = 32, seed: int = 0) -> np.ndarray:
 class _Python2Pickler(pickle._Pickler):  # type: ignore[name-defined,misc]
     """Writes text and bytes as Python 2 wrote its strings, and names numpy's parts as it named them then."""
 
-    dispatch = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
+    dispatch: ClassVar[dict[Any, Any]] = dict(pickle._Pickler.dispatch)  # type: ignore[attr-defined]
 
     def save_bytes(self, value: bytes) -> None:
         if len(value) < 256:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import math
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -10,9 +12,7 @@ from typing import Any
 import numpy as np
 
 Box = tuple[float, float, float, float]
-"""Left, top, right, bottom: shares of the image's width and height."""
-
-WHOLE: Box = (0.0, 0.0, 1.0, 1.0)
+"""Left, top, right, bottom."""
 
 
 def decode(content: bytes | Path, where: str) -> np.ndarray:
@@ -55,19 +55,64 @@ def write_decoded(
     return len(items)
 
 
-def decode_part(content: bytes | Path, where: str, size: int, part: Box) -> np.ndarray:
-    """A part of the image, as a square of `size` pixels.
+@dataclass(frozen=True)
+class Look:
+    """Which part of an image is looked at, in how many pixels: the middle, or a part that a seed names."""
+
+    size: int
+    smallest: float | None = None
+    """The least share of the area that a random part may have; None for the middle."""
+    middle: float = 0.875
+    """The share of the short side that the middle has: 224 of 256 pixels."""
+
+    def part(self, width: int, height: int, seed: int) -> Box:
+        """Left, top, right and bottom, in pixels of an image of this size.
+
+        A random part has a uniform share of the area and a height to width from 3/4 to 4/3, uniform on a logarithmic
+        scale. Where ten draws do not fit, it is the largest middle part of such a form.
+        """
+        if self.smallest is None:
+            side = self.middle * min(width, height)
+            return _about_the_middle(width, height, side, side)
+        draws = np.random.default_rng(seed).random((10, 4))
+        for share, form, right, down in draws:
+            area = (self.smallest + (1 - self.smallest) * share) * width * height
+            ratio = math.exp((2 * form - 1) * math.log(4 / 3))
+            across, along = round(math.sqrt(area * ratio)), round(math.sqrt(area / ratio))
+            if 0 < across <= width and 0 < along <= height:
+                left, top = int(right * (width - across + 1)), int(down * (height - along + 1))
+                return left, top, left + across, top + along
+        return _about_the_middle(width, height, min(width, height * 4 / 3), min(height, width * 4 / 3))
+
+
+def _about_the_middle(width: int, height: int, across: float, along: float) -> Box:
+    left, top = (width - across) / 2, (height - along) / 2
+    return left, top, left + across, top + along
+
+
+def decode_look(content: bytes | Path, where: str, look: Look, seed: int) -> np.ndarray:
+    """A part of the image, as a square.
 
     A JPEG is decoded at the least of its halvings that still has a pixel for each that is wanted, which saves most of
     the work on large photographs.
     """
     with _opened(content, where) as image:
         width, height = image.size
-        shares = part[2] - part[0], part[3] - part[1]
-        image.draft("RGB", (int(size / shares[0]) + 1, int(size / shares[1]) + 1))
+        left, top, right, bottom = look.part(width, height, seed)
+        image.draft(
+            "RGB", (math.ceil(look.size * width / (right - left)), math.ceil(look.size * height / (bottom - top)))
+        )
         colours = _colours(image, where)
-        width, height = colours.size
-        return _resized(colours, (part[0] * width, part[1] * height, part[2] * width, part[3] * height), size)
+        across, along = colours.size[0] / width, colours.size[1] / height
+        return _resized(colours, (left * across, top * along, right * across, bottom * along), look.size)
+
+
+def write_looks(file: Path, start: int, items: list[tuple[bytes | Path, str, int]], look: Look) -> int:
+    """Decodes parts of images to consecutive places of a .npy file, and returns how many; for a process of its own."""
+    written = np.load(file, mmap_mode="r+", allow_pickle=False)
+    for offset, (content, where, seed) in enumerate(items):
+        written[start + offset] = decode_look(content, where, look, seed)
+    return len(items)
 
 
 def _resized(image: Any, box: Box, size: int) -> np.ndarray:

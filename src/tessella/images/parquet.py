@@ -72,6 +72,10 @@ class ParquetSplit:
             raise ValueError(f"data: {self.where(index)} has no bytes, expected an encoded image")
         return bytes(content)
 
+    def hold_all(self) -> None:
+        """Keeps every row group once it is read: for reading in random order."""
+        self.kept = len(self._groups)
+
     def where(self, index: int) -> str:
         """Shard and row."""
         path = self._groups[self._group_of(index)][0]
