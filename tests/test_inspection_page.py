@@ -432,3 +432,25 @@ def test_two_models_stand_side_by_side(two: Visit, registers: Inspection) -> Non
     assert boxes[0]["y"] == pytest.approx(boxes[1]["y"], abs=60)
     assert boxes[0]["x"] + boxes[0]["width"] < boxes[1]["x"]
     assert math.isclose(boxes[0]["width"], boxes[1]["width"], abs_tol=2)
+
+
+@pytest.mark.browser
+def test_windows_and_relative_biases_are_shown_as_what_they_are(browser: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    shape = {"img_size": (64, 96), "patch_size": 4, "window_size": 4, "depths": (2, 2), "num_heads": (2, 4)}
+    swin = timm.models.swin_transformer.SwinTransformer(**shape, embed_dim=32, num_classes=2).eval()
+    images = torch.randn(2, 3, 64, 96, generator=torch.Generator().manual_seed(0))
+    for page in visit(browser, write_page([tessella.inspect(swin, images, name="swin", extent=EXTENT)], tmp_path)):
+        assert "within windows of 4 × 4 patches" in page.view.inner_text("#attention")
+        assert page.view.inner_text("#encodings").startswith("Relative bias: ")
+        page.point("photo", 0.02, 0.02, press=True)  # of 16 by 24 patches; the picture has a scale below it
+        assert "patch at row 1, column 1 attends" in page.status()
+        assert page.point("photo", 0.9, 0.5).endswith("in another window")
+        page.point("photo", 5.5 / 24, 0.02, press=True)  # the second window's second column
+        assert "row 1, column 6" in page.status()
+        similar = page.view.locator(".similar canvas")
+        assert "row 1, column 2 to all" in similar.get_attribute("aria-label")
+        similar.focus()
+        for _ in range(4):  # it ends where the window ends
+            page.view.keyboard.press("ArrowRight")
+        assert "row 1, column 8" in page.status()

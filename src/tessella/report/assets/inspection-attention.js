@@ -99,9 +99,27 @@ function headsScene(view, width) {
   return common ? scene.scaleBar(0, scene.height - 34, Math.min(width, 260), "sequential", 0, topWeight(view, 0), weightLabel()) : scene;
 }
 
+// Whether a model's encodings are those of a window's patches, and not of the whole image's.
+function encodesWindows(view) {
+  const { grid } = view.encodings, { layer } = view;
+  return layer.windows > 1 && grid[0] === layer.grid[0] && grid[1] === layer.grid[1];
+}
+
 function chosenEncoding(view) {
-  const { grid } = view.encodings;
+  const { grid } = view.encodings, { cell, corner } = view.where;
+  if (encodesWindows(view)) return [0, 1].map((axis) => cell[axis] - corner[axis]);
   return [0, 1].map((axis) => Math.min(grid[axis] - 1, Math.floor(state.at[axis] * grid[axis])));
+}
+
+function moveToEncoding(view, row, column) {
+  const { grid } = view.encodings, { whole, corner } = view.where;
+  const inside = [Math.max(0, Math.min(grid[0] - 1, row)), Math.max(0, Math.min(grid[1] - 1, column))];
+  if (encodesWindows(view)) moveTo(whole, corner[0] + inside[0], corner[1] + inside[1]);
+  else moveTo(grid, ...inside);
+}
+
+function similarityLabel(view) {
+  return view.encodings.kind === "relative bias" ? "mean bias" : "similarity";
 }
 
 function encodingColours(view, row, column) {
@@ -116,8 +134,8 @@ function similarScene(view, width) {
   scene.heat(0, 0, width, tall, columns, encodingColours(view, r, c));
   scene.marker((c * width) / columns, (r * tall) / rows, width / columns, tall / rows);
   const about = (row, column) => `${placeWords(row, column)}: ${format(found[row * columns + column])}`;
-  scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveTo(grid, row, column));
-  return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, "similarity");
+  scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveToEncoding(view, row, column));
+  return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, similarityLabel(view));
 }
 
 // For every patch, a small map of its encoding's similarities to all others, laid out as the patches lie in the image.
@@ -129,8 +147,8 @@ function everyScene(view, width) {
   const [r, c] = chosenEncoding(view);
   scene.frame(c * (w + cell) - 1, r * (h + cell) - 1, w + 2, h + 2, "mark", 2.5);
   const about = (row, column) => `the patch at ${placeWords(row, column)}, and all others`;
-  scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveTo(grid, row, column));
-  return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, "similarity");
+  scene.region(0, 0, width, tall, rows, columns, about, (row, column) => moveToEncoding(view, row, column));
+  return scene.scaleBar(0, tall + 8, Math.min(width, 260), "sequential", low, high, similarityLabel(view));
 }
 
 // All small maps as one matrix of colours, with an empty row and column between neighbours; kept once made.

@@ -20,7 +20,10 @@ function columnOf(model) {
     kind: "photo", title: "Where the chosen head looks", widest: 460, build: (width) => photoScene(view, width),
     caption: name(() => `${layerName()}, head ${view.head + 1}, ${queryWords(view)}, ${source()}`),
     words: () => `The image with its ${view.where.whole.join(" by ")} patches. Arrow keys move the patch, Page Up and Page Down the layer, [ and ] the head. ${chosenWords(model, view)}.`,
-    keys: (event) => patchKeys(event, chosen(model).where.whole, chosen(model).where.cell, chosen(model).layer.stride),
+    keys: (event) => {
+      const { layer, where: { whole, cell } } = chosen(model);
+      return patchKeys(event, whole[1], cell, layer.stride, (row, column) => moveTo(whole, row, column));
+    },
   });
   const heads = picture(views, {
     kind: "maps", title: "Every head of the layer", widest: 700, build: (width) => headsScene(view, width), caption: name(() => `${layerName()}, ${queryWords(view)}, ${source()}`),
@@ -35,7 +38,10 @@ function columnOf(model) {
     kind: "similar", title: "The chosen patch and all others", widest: 340, build: (width) => similarScene(view, width),
     caption: name(() => `encodings, patch at ${placeWords(...chosenEncoding(view))}`),
     words: () => `Similarities of the encoding of the patch at ${placeWords(...chosenEncoding(view))} to all others, from ${format(view.encodings.low)} to ${format(view.encodings.high)}. Arrow keys move the patch.`,
-    keys: (event) => patchKeys(event, view.encodings.grid, chosenEncoding(view), 1),
+    keys: (event) => {
+      const at = { ...chosen(model), encodings: view.encodings };
+      return patchKeys(event, view.encodings.grid[1], chosenEncoding(at), 1, (row, column) => moveToEncoding(at, row, column));
+    },
   });
   const every = picture(pair, {
     kind: "every", title: "Every patch and all others", widest: 560, build: (width) => everyScene(view, width), caption: name(() => "similarities of all encodings"),
@@ -69,7 +75,7 @@ function columnOf(model) {
     if (drawn === encodings) return;
     drawn = encodings;
     which(view.inspection);
-    kind.textContent = `${encodings.kind === "none" ? "No encodings to compare. " : `${encodings.kind[0].toUpperCase()}${encodings.kind.slice(1)} encodings. `}${encodings.note}`;
+    kind.textContent = `${encodings.kind === "none" ? "No encodings to compare" : `${encodings.kind[0].toUpperCase()}${encodings.kind.slice(1)}`}: ${encodings.note.replace(/[.]?$/, ".")}`;
     encodingTable(numbers, encodings);
     detailList(detailPart, view.inspection);
   };

@@ -93,14 +93,14 @@ function plainKey(event) {
   return !event.ctrlKey && !event.altKey && !event.metaKey;
 }
 
-// Keys that move the patch over a grid of `whole` from `cell`, by `stride`.
-function patchKeys(event, whole, cell, stride) {
+// Keys that move the patch from a cell of a grid, by a stride; `move(row, column)` may be asked for what lies outside.
+function patchKeys(event, columns, cell, stride, move) {
   if (!plainKey(event)) return false;
   if (MOVES[event.key]) {
     const [down, right] = MOVES[event.key];
-    moveTo(whole, cell[0] + down * stride, cell[1] + right * stride);
-  } else if (event.key === "Home") moveTo(whole, cell[0], 0);
-  else if (event.key === "End") moveTo(whole, cell[0], whole[1] - 1);
+    move(cell[0] + down * stride, cell[1] + right * stride);
+  } else if (event.key === "Home") move(cell[0], 0);
+  else if (event.key === "End") move(cell[0], columns - 1);
   else return headKeys(event);
   return true;
 }
