@@ -77,9 +77,9 @@ def test_information_gap_of_known_sizes(sizes: tuple[int, int, int], expected: f
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=0.0), "gamma: got 0, expected"),
-        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=1.0), "gamma: got 1, expected"),
-        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=math.nan), "gamma: got nan, expected"),
+        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=0.0), "ratio: got 0, expected"),
+        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=1.0), "ratio: got 1, expected"),
+        (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=math.nan), "ratio: got nan, expected"),
         (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, ratio=0.01), "masks 0 of 16"),
         (lambda: MaskedAreas.paper(16, 2, 17, 4, 0), "global_size: got 17, expected an area of 1 to P = 16"),
         (lambda: MaskedAreas.paper(16, 2, 8, 17, 0), "local_size: got 17, expected an area of 1 to P = 16"),

@@ -51,12 +51,12 @@ class MaskedAreas:
         if len(sizes) > 1:
             raise ValueError(f"partitions: got clusters of {sizes[0]} and {sizes[-1]} patches, expected one P")
         if not 0 < self.ratio < 1:
-            raise ValueError(f"gamma: got {self.ratio:g}, expected a share of patches above 0 and below 1")
+            raise ValueError(f"ratio: got {self.ratio:g}, expected gamma, the share that is masked, above 0 and below 1")
         if self.masking not in ("uniform", "bernoulli"):
             raise ValueError(f"masking: got {self.masking!r}, expected 'uniform' or 'bernoulli'")
         if self.masking == "uniform" and not 0 < self.masked < self.patches:
             raise ValueError(
-                f"gamma: got {self.ratio:g}, which masks {self.masked} of {self.patches} patches, "
+                f"ratio: got {self.ratio:g}, which masks {self.masked} of {self.patches} patches, "
                 "expected some but not all"
             )
         if not (math.isfinite(self.noise) and self.noise >= 0):
