@@ -51,7 +51,9 @@ class MaskedAreas:
         if len(sizes) > 1:
             raise ValueError(f"partitions: got clusters of {sizes[0]} and {sizes[-1]} patches, expected one P")
         if not 0 < self.ratio < 1:
-            raise ValueError(f"ratio: got {self.ratio:g}, expected gamma, the share that is masked, above 0 and below 1")
+            raise ValueError(
+                f"ratio: got {self.ratio:g}, expected gamma, the share that is masked, above 0 and below 1"
+            )
         if self.masking not in ("uniform", "bernoulli"):
             raise ValueError(f"masking: got {self.masking!r}, expected 'uniform' or 'bernoulli'")
         if self.masking == "uniform" and not 0 < self.masked < self.patches:
