@@ -18,8 +18,8 @@ def figure4(partition: Partition, trajectory: Trajectory) -> Figure:
     figures.matrix(true, partition.same_set.numpy().astype(float), "pairs in one set", "Greys", bar=False)
     figures.matrix(learnt, off_diagonal(attention), "learnt A (off the diagonal)")
     steps = trajectory.column("step")
-    figures.curves(error, steps, {"error": trajectory.column("error")}, y_label="test error", title="test error")
-    figures.curves(cosine, steps, {"cosine": trajectory.column("cosine")}, y_label="cos(v, w*)", title="cos(v, w*)")
+    figures.curves(error, steps, {"error": trajectory.column("error")}, title="test error")
+    figures.curves(cosine, steps, {"cosine": trajectory.column("cosine")}, title="cos(v, w*)")
     error.set_ylim(bottom=0)
     cosine.set_ylim(top=1.02)
     return drawn
