@@ -1,5 +1,6 @@
 """Streams: the same bytes as decoding by hand, in the order that was asked for, whoever decodes them."""
 
+import json
 import os
 import re
 import signal
@@ -12,10 +13,12 @@ import pytest
 import torch
 from image_files import encoded, write_parquet, write_tree
 
+from tessella.cli.main import main
 from tessella.images.catalogue import open_split
 from tessella.images.decoding import Look, decode, decode_look
 from tessella.images.encoded import EncodedSplit
-from tessella.images.stream import Stream
+from tessella.images.image_set import ImageSet
+from tessella.images.stream import Stream, for_training
 
 LOOK = Look(16, 0.2)
 
@@ -187,6 +190,34 @@ def test_nothing_is_left_when_a_stream_is_closed_or_forgotten(
     list(made.batches(ORDER))
     del made
     assert list(tmp_path.iterdir()) == []
+
+
+def test_photographs_are_streamed_into_a_training_run(
+    tree: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "source"
+    for name in ("train", "val"):
+        (source / name).parent.mkdir(exist_ok=True)
+        (source / name).symlink_to(tree / "train")
+    fields = {
+        "shape.dim": 12, "shape.depth": 1, "shape.heads": 2, "shape.hidden": 12, "epochs": 2, "batch": 4,
+        "warmup": 0, "ema": 0, "augmentation.randaugment": 0, "augmentation.resized": 0.3,
+    }  # fmt: skip
+    changes = [word for name, value in fields.items() for word in ("--set", f"{name}={value}")]
+    folder = tmp_path / "run"
+    assert main(["train", "tiny_imagenet", "--data", str(source), "--folder", str(folder), *changes]) == 0
+    assert "tiny_imagenet, vanilla, seed 0:" in capsys.readouterr().out
+    recipe = json.loads((folder / "config.json").read_text())
+    assert '"resized": 0.0' in json.dumps(recipe)
+    assert '"classes": 2' in json.dumps(recipe)
+
+
+def test_prepared_and_small_images_are_not_streamed(tmp_path: Path) -> None:
+    for name in ("train", "test"):
+        write_tree(tmp_path / name, {"a": [photograph(16, 16, 0)], "b": [photograph(16, 16, 1)]})
+    train, test = for_training("folder", tmp_path, 16, 0.3)
+    assert isinstance(train, ImageSet)
+    assert train.images.shape == test.images.shape == (2, 16, 16, 3)
 
 
 def test_a_number_of_workers_that_cannot_be_is_named(split: EncodedSplit) -> None:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from rich.console import Console
 
@@ -19,6 +18,8 @@ from tessella.runs.device import checked_device
 if TYPE_CHECKING:
     from torch import nn
 
+    from tessella.images.image_set import ImageSet
+    from tessella.images.stream import Stream
     from tessella.models.positional_scores import Parametrisation
     from tessella.training.recipe import Recipe
 
@@ -72,15 +73,15 @@ def _images(options: argparse.Namespace, device: str) -> int:
     if options.attention is not None:
         recipe = recipe.with_attention(options.attention)
     recipe = changed(recipe, options.fields)
-    sets = [_image_set(recipe.data, split, options.data) for split in ("train", "test")]
+    recipe, train_set, test_set = _image_sets(recipe, options.data)
     processes, _ = joined(device)
     factory = _timm_positional if recipe.model.startswith("timm:") and recipe.attention != "vanilla" else build
     try:
         with Bars(shown=processes.leads) as bars:
             trained = train(
                 recipe,
-                sets[0],
-                sets[1],
+                train_set,
+                test_set,
                 seed=options.seed,
                 device=device,
                 folder=options.folder,
@@ -107,15 +108,14 @@ def _left(folder: Path | None) -> str:
     return f"; {folder} holds the last checkpoint"
 
 
-def _image_set(data: str, split: str, path: Path | None) -> Any:
-    """A split of the recipe's data."""
-    if data == "digits" and path is None:
-        from tessella.images.digits import digits
+def _image_sets(recipe: Recipe, path: Path | None) -> tuple[Recipe, ImageSet | Stream, ImageSet]:
+    """The recipe's data. Where it is streamed, its random parts are drawn as it is decoded, and not again later."""
+    from tessella.images.stream import Stream, for_training
 
-        return digits(split)
-    if path is None:
-        raise ValueError(f"data: got none, expected --data PATH, where {data} lies")
-    return importlib.import_module("tessella.images.catalogue").load(data, split, path)
+    train, test = for_training(recipe.data, path, recipe.shape.image, recipe.augmentation.resized)
+    if isinstance(train, Stream):
+        recipe = replace(recipe, augmentation=replace(recipe.augmentation, resized=0.0))
+    return recipe, train, test
 
 
 def _timm_positional(recipe: Recipe, seed: int) -> nn.Module:

@@ -24,7 +24,8 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from tessella.images.decoding import Look, write_looks
+from tessella.images.catalogue import load, open_split
+from tessella.images.decoding import Look, decode, write_looks
 from tessella.images.encoded import EncodedSplit
 from tessella.images.image_set import ImageSet
 from tessella.images.parquet import ParquetSplit
@@ -59,7 +60,9 @@ class Stream:
         self.seed = seed
         self.name = split.name
         self.classes = split.classes
-        self._workers = workers or os.cpu_count() or 1
+        # torchrun says how many processes share this machine's cores.
+        here = max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+        self._workers = workers or here
         if isinstance(split, ParquetSplit):
             split.hold_all()
 
@@ -164,6 +167,25 @@ class Stream:
             future.result()
         held = np.load(ring, mmap_mode="r")[place : place + len(row)]
         return torch.from_numpy(np.array(held)), torch.from_numpy(self.split.labels[row])
+
+
+def for_training(data: str, path: Path | None, size: int, smallest: float) -> tuple[ImageSet | Stream, ImageSet]:
+    """Both splits as training takes them: whole where images are prepared or small, else as a stream.
+
+    Encoded images that are no squares of `size` pixels are streamed in that size: random parts of at least the share
+    `smallest` of their area (of 0, the middle) to learn from, and the middle of those that are held out.
+    """
+    train = open_split(data, "train", path)
+    if isinstance(train, ImageSet) or decode(train.item(0), train.where(0)).shape[:2] == (size, size):
+        return load(data, "train", path), load(data, "test", path)
+    test = open_split(data, "test", path)
+    if isinstance(test, ImageSet):
+        raise ValueError(f"data: {path}: got train images that are encoded and test images that are not")
+    held_out = Stream(test, Look(size))
+    try:
+        return Stream(train, Look(size, smallest or None)), held_out.collected()
+    finally:
+        held_out.close()
 
 
 def _memory() -> str | None:
