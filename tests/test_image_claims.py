@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 import torch
 
-from tessella.claims import catalogue, equivariance, fig1a, fig5, fig7, parametrisation
+from tessella.claims import catalogue, equivariance, fig1a, fig5, fig7, layers, parametrisation
 from tessella.claims.claim import Context, Verdict
 from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
+from tessella.images.digits import digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
 from tessella.probe.locality import cosines
@@ -236,3 +237,27 @@ def test_mean_attention_is_the_attention_that_the_model_applies() -> None:
 
 def _patches(images: torch.Tensor) -> torch.Tensor:
     return torch.nn.functional.pixel_unshuffle(images, TINY.patch).flatten(2).transpose(1, 2)
+
+
+def test_layers_measures_every_kept_state_from_the_first_to_the_last() -> None:
+    recipe = layers.deeper(tiny_recipe(), 2)
+    found = verdict("layers", layers.Setup(recipe=recipe, states=3, images=8), Context(seeds=1))
+    runs = found.findings.details["runs"]
+    assert runs[0]["steps"] == [0, 1, 5]  # five batches of 256, states growing apart as squares do
+    assert [len(runs[0][name]) for name in ("encodings", "by_layer", "by_head")] == [3, 3, 3]
+    measured = found.findings.measured
+    assert measured["locality_vanilla_2"] == [runs[0]["by_layer"][-1][1]]
+    gains = [last - first for first, last in zip(runs[0]["by_layer"][0], runs[0]["by_layer"][-1], strict=True)]
+    assert measured["gain_least_vanilla"] == [min(gains)]
+    assert measured["gain_best_vanilla"] == [max(gains)]
+    # A starts with a diagonal alone: all other patches tie.
+    assert runs[1]["by_layer"][0] == pytest.approx([0.2, 0.2])
+    assert len(content(found).sections) == 5
+
+
+def test_images_are_shown_to_the_heads_as_in_training() -> None:
+    train_set, test_set = digits("train"), digits("test")
+    shown = layers.shown_images((train_set, test_set), 3)
+    plain = torch.from_numpy(test_set.images[:3]).permute(0, 3, 1, 2).float() / 255
+    bytes_learnt = torch.from_numpy(train_set.images).float() / 255
+    torch.testing.assert_close(shown, (plain - bytes_learnt.mean()) / bytes_learnt.std(correction=0), atol=1e-4, rtol=0)

@@ -29,6 +29,7 @@ MODULES = {
     "equivariance": "equivariance",
     "fig5": "fig5",
     "fig7": "fig7",
+    "layers": "layers",
     "parametrisation": "parametrisation",
     "mim.floor": "mim_floor",
     "mim.area": "mim_area",

@@ -7,6 +7,7 @@ came out. It goes into the verdict's JSON, and a later run may count it (`earlie
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -88,7 +89,13 @@ class Job:
 
 def splits(setup: ImageSetup, context: Context) -> tuple[ImageSet, ImageSet]:
     """What is learnt from and what is held out."""
-    return load(setup.data, "train", context.data), load(setup.data, "test", context.data)
+    return _loaded(setup.data, context.data)
+
+
+@functools.lru_cache(maxsize=1)
+def _loaded(data: str, path: Path | None) -> tuple[ImageSet, ImageSet]:
+    """Claims that follow one another on the same images decode them once."""
+    return load(data, "train", path), load(data, "test", path)
 
 
 def run_jobs(
@@ -182,8 +189,8 @@ def _plain(value: Any) -> Any:
     return json.loads(json.dumps(value))
 
 
-def column(records: Sequence[Record], name: str, **labels: str | float) -> list[float]:
-    """One number of every record with these labels, in the order of the seeds."""
+def column(records: Sequence[Record], name: str, **labels: str | float) -> list[Any]:
+    """One entry of every record with these labels, in the order of the seeds."""
     chosen = [record for record in records if all(record[key] == value for key, value in labels.items())]
     return [record[name] for record in sorted(chosen, key=lambda record: record["seed"])]
 

@@ -34,8 +34,8 @@ def content(verdict: Verdict) -> Content:
                 f"An image is {grid[0]} x {grid[1]} patches, and so is every picture: at the place of each patch "
                 "stands a small grid of its similarities with all patches. Values are normalised between -1 and 1, "
                 f"and those above {THRESHOLD:g} are drawn alone beside them, as in the paper. Where encodings are "
-                "random, the small grids show one dot, the patch itself. Where neighbours have similar encodings, the dot has "
-                "grown, and moves with the patch.",
+                "random, the small grids show one dot, the patch itself. Where neighbours have similar encodings, the "
+                "dot has grown, and moves with the patch.",
                 f"The number beneath is the share of patches whose most similar other patch is adjacent; at random it "
                 f"is {evidence['chance']:.3f}.",
                 "Nobody told the model where patches lie. The recipe: " + recipe_words(records[0]),
