@@ -12,6 +12,7 @@ import torch
 from tessella.claims import catalogue, equivariance, fig1a, fig5, fig7, layers, parametrisation
 from tessella.claims.claim import Context, Verdict
 from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
+from tessella.claims.learnt_locality import read_layers
 from tessella.images.digits import digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
@@ -54,7 +55,7 @@ def test_biases_of_keys_alone_are_left_out_of_the_comparison() -> None:
 def tiny_recipe() -> Recipe:
     """A run that takes a fraction of a second and learns next to nothing."""
     recipe = small_digits()
-    shape = dataclasses.replace(recipe.shape, dim=8, depth=1, heads=2, hidden=8)
+    shape = dataclasses.replace(recipe.shape, dim=8, depth=2, heads=2, hidden=8)
     return dataclasses.replace(recipe, shape=shape, epochs=1, batch=256)
 
 
@@ -240,7 +241,7 @@ def _patches(images: torch.Tensor) -> torch.Tensor:
 
 
 def test_layers_measures_every_kept_state_from_the_first_to_the_last() -> None:
-    recipe = layers.deeper(tiny_recipe(), 2)
+    recipe = layers.deeper(tiny_recipe(), 3)
     found = verdict("layers", layers.Setup(recipe=recipe, states=3, images=8), Context(seeds=1))
     runs = found.findings.details["runs"]
     assert runs[0]["steps"] == [0, 1, 5]  # five batches of 256, states growing apart as squares do
@@ -252,6 +253,7 @@ def test_layers_measures_every_kept_state_from_the_first_to_the_last() -> None:
     assert measured["gain_best_vanilla"] == [max(gains)]
     # A starts with a diagonal alone: all other patches tie.
     assert runs[1]["by_layer"][0] == pytest.approx([0.2, 0.2])
+    assert "locality_vanilla_3" not in measured
     assert len(content(found).sections) == 5
 
 
@@ -261,3 +263,17 @@ def test_images_are_shown_to_the_heads_as_in_training() -> None:
     plain = torch.from_numpy(test_set.images[:3]).permute(0, 3, 1, 2).float() / 255
     bytes_learnt = torch.from_numpy(train_set.images).float() / 255
     torch.testing.assert_close(shown, (plain - bytes_learnt.mean()) / bytes_learnt.std(correction=0), atol=1e-4, rtol=0)
+
+
+def test_no_gradient_reaches_what_patches_attend_to_in_the_last_layer_before_a_class_token() -> None:
+    shape = dataclasses.replace(TINY, depth=2)
+    for pooling, moves in (("class", False), ("mean", True)):
+        model = ViT(dataclasses.replace(shape, pooling=pooling), "matrix", seed=0)
+        model(torch.rand(3, 1, 8, 8)).square().sum().backward()
+        slopes = [block.attention.scores.attention.grad[:, 1:].abs().max() for block in model.blocks]
+        assert slopes[0] > 0
+        assert bool(slopes[1] > 0) is moves
+    assert read_layers(shape) == 1
+    assert read_layers(dataclasses.replace(shape, pooling="mean")) == 2
+    with pytest.raises(ValueError, match="depth: got 1 with the class token read, expected at least 2 layers"):
+        read_layers(TINY)

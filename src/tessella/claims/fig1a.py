@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from tessella.claims.claim import Bar, Claim, Context, Findings
 from tessella.claims.image_training import ImageSetup, Job, Record, column, records_grid, run_jobs
-from tessella.claims.learnt_locality import checked_vit, encodings, grid_of, prefix_of, scores_locality
+from tessella.claims.learnt_locality import checked_vit, encodings, grid_of, prefix_of, read_layers, scores_locality
 from tessella.models.positional_attention import PositionalMixing
 from tessella.probe.locality import chance, figure_1a, nearest_adjacent, normalised
 from tessella.training.loop import Trained
@@ -30,11 +30,11 @@ class Setup(ImageSetup):
 
 
 def mean_logits(model: nn.Module) -> Float[Tensor, "patches patches"]:
-    """A between patches in the mean over layers and heads, as a picture shows it."""
+    """A between patches in the mean over heads and over the layers that are read, as a picture shows it."""
     vit = checked_vit(model)
     layers = [each.scores.logits(vit.positions) for each in vit.modules() if isinstance(each, PositionalMixing)]
     prefix = prefix_of(vit.shape)
-    return torch.stack(layers).detach().float().cpu().mean((0, 1))[prefix:, prefix:]
+    return torch.stack(layers).detach().float().cpu()[: read_layers(vit.shape)].mean((0, 1))[prefix:, prefix:]
 
 
 def seen(model: nn.Module, attention: str) -> dict[str, Any]:

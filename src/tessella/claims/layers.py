@@ -2,7 +2,8 @@
 
 A reader of the paper asked whether one layer's results say anything about several. Here a ViT of any depth is trained
 on real images, states are kept along the way, and of each state the locality of the encodings and of each head's mean
-attention over held-out images is measured.
+attention over held-out images is measured. Of a ViT that reads its class token the last layer is left out: there
+nothing reads what patches attend to, and no gradient reaches it.
 """
 
 from __future__ import annotations
@@ -143,8 +144,8 @@ def bars(setup: Setup) -> tuple[Bar, ...]:
 CLAIM = Claim(
     id="layers",
     statement=(
-        "Association grows over training in every layer of a deep ViT: what its heads attend to in the mean over "
-        "images comes to lie next to where they attend from."
+        "Association grows over training in every layer of a deep ViT whose patches are read: what its heads "
+        "attend to in the mean over images comes to lie next to where they attend from."
     ),
     source="A reader's question about Jelassi, Sander, Li (NeurIPS 2022): do one-layer results generalise to more?",
     default=Setup(recipe=deeper(small_digits(), 4)),

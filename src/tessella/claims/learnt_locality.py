@@ -1,7 +1,8 @@
 """How local what a trained ViT has learnt between patches is: its encodings, its heads, its layers.
 
 A layer's share is that of its attention in the mean over heads; a model's is the mean over its layers. The class token
-and registers are left out, since they have no place on the grid.
+and registers are left out, since they have no place on the grid. So is the last layer of a ViT that reads its class
+token: nothing reads what its patches attend to, and no gradient reaches it.
 """
 
 from __future__ import annotations
@@ -39,9 +40,20 @@ def prefix_of(shape: ViTShape) -> int:
     return 1 + shape.registers
 
 
+def read_layers(shape: ViTShape) -> int:
+    """How many layers, from the first on, have attention between patches that the logits depend on."""
+    count = shape.depth - (shape.pooling == "class")
+    if count < 1:
+        raise ValueError(
+            f"depth: got {shape.depth} with the class token read, expected at least 2 layers or pooling='mean', since "
+            "nothing reads what patches attend to in the last layer"
+        )
+    return count
+
+
 def attention_locality(attention: Float[Tensor, "layers heads tokens tokens"], shape: ViTShape) -> AttentionLocality:
     """The shares of attention that was recorded in a ViT of this shape."""
-    patches = between_patches(attention.detach().float().cpu(), prefix_of(shape))
+    patches = between_patches(attention.detach().float().cpu(), prefix_of(shape))[: read_layers(shape)]
     grid = grid_of(shape)
     of_layers = patches.mean(1)
     by_layer = nearest_adjacent(of_layers, grid)
