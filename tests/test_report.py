@@ -133,7 +133,7 @@ def test_a_row_shows_what_was_missed_first_and_counts_the_rest(tmp_path: Path) -
     assert readme.update(tmp_path, check=True) == ["README.md", "docs/results.md"]
     assert readme.update(tmp_path, check=False) == ["README.md", "docs/results.md"]
     row = next(line for line in (tmp_path / "README.md").read_text().splitlines() if line.startswith("| fig1b"))
-    assert "does not hold | ✗ e 3 [−9.706, 15.71], bar ≥ 9 in every run<br>a 3" in row
+    assert "does not hold | ✗ e 3 [−9.71, 15.7], bar ≥ 9 in every run<br>a 3" in row
     assert row.endswith("and 2 more, met | 2 | `tessella verify fig1b` |")
     details = (tmp_path / "docs/results.md").read_text()
     assert "- e is 3 on average and misses in 2 of 2 runs, the bar is >= 9 (every run): too few" in details

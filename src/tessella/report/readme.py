@@ -81,10 +81,10 @@ def _benches(results: Path) -> str:
             cells = (
                 record["bench"],
                 case["case"],
-                "not run" if case["ours_ms"] is None else number(case["ours_ms"]),
+                "not run" if case["ours_ms"] is None else number(case["ours_ms"], 3),
                 case.get("peer", ""),
-                _number(case.get("peer_ms")),
-                _number(case.get("ratio")),
+                _number(case.get("peer_ms"), 3),
+                _number(case.get("ratio"), 3),
                 "" if share is None else f"{100 * share:.0f} %",
             )
             lines.append("| " + " | ".join(cells) + " |")
@@ -153,15 +153,15 @@ def _place(made: dict[str, Any]) -> str:
 
 
 def _interval(values: dict[str, float | None]) -> str:
+    """Three digits, for the README; docs/results.md has them to four."""
     if values["mean"] is None:
         return "no finite number"
-    if values["low"] == values["high"]:
-        return _number(values["mean"])
-    return f"{_number(values['mean'])} [{_number(values['low'])}, {_number(values['high'])}]"
+    mean, low, high = (_number(values[name], 3) for name in ("mean", "low", "high"))
+    return mean if values["low"] == values["high"] else f"{mean} [{low}, {high}]"
 
 
-def _number(value: float | None) -> str:
-    return "" if value is None else number(value)
+def _number(value: float | None, digits: int = 4) -> str:
+    return "" if value is None else number(value, digits)
 
 
 def _verdicts(results: Path) -> list[dict[str, Any]]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 
-def number(value: float) -> str:
-    """A number as people read it: four significant digits, a true minus sign."""
-    text = f"{value:.4g}"
+def number(value: float, digits: int = 4) -> str:
+    """A number as people read it: four significant digits unless it says otherwise, a true minus sign."""
+    text = f"{value:.{digits}g}"
     if "e" in text:
         digits, exponent = text.split("e")
         text = f"{digits}e{int(exponent)}"
