@@ -24,7 +24,16 @@ def data_of(html: str) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(
-    ("value", "text"), [(0.0, "0"), (-0.5, "−0.5"), (1.23456, "1.235"), (1e-7, "1e−7"), (float("nan"), "nan")]
+    ("value", "text"),
+    [
+        (0.0, "0"),
+        (-0.5, "−0.5"),
+        (1.23456, "1.235"),
+        (1e-7, "1e−7"),
+        (float("nan"), "nan"),
+        (123456.0, "123500"),
+        (3e6, "3e6"),
+    ],
 )
 def test_numbers_are_written_for_people(value: float, text: str) -> None:
     assert number(value) == text

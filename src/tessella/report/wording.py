@@ -6,6 +6,8 @@ from __future__ import annotations
 def number(value: float, digits: int = 4) -> str:
     """A number as people read it: four significant digits unless it says otherwise, a true minus sign."""
     text = f"{value:.{digits}g}"
+    if "e+" in text and abs(value) < 1e6:
+        text = f"{float(text):.0f}"
     if "e" in text:
         digits, exponent = text.split("e")
         text = f"{digits}e{int(exponent)}"
