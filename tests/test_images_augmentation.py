@@ -1,6 +1,7 @@
 """Augmentation: each image has draws of its own, and each operation is what torchvision has by that name."""
 
 import dataclasses
+import math
 import subprocess
 import sys
 
@@ -226,6 +227,41 @@ def test_an_operation_of_randaugment_changes_its_own_images_only(name: str) -> N
     changed = drawn.recolour(geometry.resample(images, drawn.maps()))
     torch.testing.assert_close(changed[1], images[1], atol=1e-3, rtol=0)
     assert bool((changed[0] - images[0]).abs().max() > 1) == (name != "identity")
+
+
+STRENGTH = 5 / 6
+"""Whole numbers of pixels: .45 of 16, times this, is 6."""
+SHEAR = math.degrees(math.atan(0.3 * STRENGTH))
+BLEND = 1 + 0.9 * STRENGTH
+REFERENCES = {
+    "identity": lambda images: images,
+    "shear-x": lambda images: moved(images, shear=[SHEAR, 0.0]),
+    "shear-y": lambda images: moved(images, shear=[0.0, SHEAR]),
+    "translate-x": lambda images: moved(images, translate=[-6, 0]),
+    "translate-y": lambda images: moved(images, translate=[0, -6]),
+    "rotate": lambda images: moved(images, angle=30 * STRENGTH),
+    "brightness": lambda images: functional.adjust_brightness(images, BLEND),
+    "saturation": lambda images: functional.adjust_saturation(images, BLEND),
+    "contrast": lambda images: functional.adjust_contrast(images, BLEND),
+    "sharpness": lambda images: functional.adjust_sharpness(images, BLEND),
+    "posterize": lambda images: functional.posterize((images * 255).to(torch.uint8), 8 - 3) / 255,
+    "solarize": lambda images: functional.solarize(images, 1 - STRENGTH),
+    "autocontrast": functional.autocontrast,
+    "equalize": lambda images: functional.equalize((images * 255).to(torch.uint8)) / 255,
+}
+
+
+def moved(images: Tensor, **changes: object) -> Tensor:
+    settings = {"angle": 0.0, "translate": [0, 0], "scale": 1.0, "shear": [0.0, 0.0], **changes}
+    return functional.affine(images, **settings, interpolation=functional.InterpolationMode.BILINEAR)
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_an_operation_of_randaugment_at_its_strength_is_torchvisions(name: str) -> None:
+    images = floats(photographs())
+    drawn = Draw(torch.full((6,), OPERATIONS.index(name)), torch.full((6,), STRENGTH), torch.ones(6))
+    made = drawn.recolour(geometry.resample(images, drawn.maps()))
+    torch.testing.assert_close(made, 255 * REFERENCES[name](images / 255), atol=0.05, rtol=1e-4)
 
 
 def test_randaugment_draws_every_operation_as_often() -> None:

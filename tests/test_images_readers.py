@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import sys
 from collections import OrderedDict
 from pathlib import Path
 from typing import Any
@@ -387,10 +388,22 @@ def test_a_wrong_path_says_what_was_looked_for_and_found_in_one_line(
     assert not (tmp_path / "a.png").exists()
 
 
+@pytest.mark.parametrize(("module", "said"), [("pyarrow.parquet", "pyarrow"), ("PIL", "Pillow")])
+def test_a_missing_extra_is_named_in_one_line(
+    module: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    content = encoded(pixels(1, 8)[0])
+    write_parquet(tmp_path / "train-00000-of-00001.parquet", [content], [0], ["a"])
+    monkeypatch.setitem(sys.modules, module, None)
+    assert main(["data", "show", "parquet", "--from", str(tmp_path), "--to", str(tmp_path / "a.png")]) == 2
+    expected = f"tessella: data: {said} is not installed; pip install 'tessella[images]'\n"
+    assert capsys.readouterr().err == expected
+
+
 def test_a_name_that_is_none_and_a_path_that_is_missing_or_too_much_are_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"^data: got 'cifra100', expected one of digits, cifar10, cifar100"):
         load("cifra100", "train", tmp_path)
-    with pytest.raises(ValueError, match=r"^data: got no path for cifar100, expected one that holds a prepared folder"):
+    with pytest.raises(ValueError, match=r"^data: got no path for cifar100 \(--data PATH\), expected"):
         load("cifar100", "train")
     with pytest.raises(ValueError, match=r"^data: got .* for digits, which come with scikit-learn"):
         load("digits", "train", tmp_path)

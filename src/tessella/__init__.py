@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from tessella.dynamics.realistic import Outcome, Realistic
     from tessella.dynamics.realistic import run as solve
     from tessella.dynamics.sample import HeldSample
+    from tessella.images.augmentation import Augmentation, Augmenter
+    from tessella.images.catalogue import load as load_images
+    from tessella.images.grid_shuffle import GridShuffle
+    from tessella.images.image_set import ImageSet
     from tessella.models.positional_attention import PositionalAttention, parameter_groups
     from tessella.models.positional_mixing import mix
     from tessella.models.positional_scores import held_scores
@@ -34,9 +38,13 @@ if TYPE_CHECKING:
 _PLACES = {
     "Activation": "models.simplified_vit",
     "Association": "structure.association",
+    "Augmentation": "images.augmentation",
+    "Augmenter": "images.augmentation",
     "Descent": "dynamics.descent",
     "Extent": "probe.inspecting",
+    "GridShuffle": "images.grid_shuffle",
     "HeldSample": "dynamics.sample",
+    "ImageSet": "images.image_set",
     "Inspection": "probe.inspection",
     "MaskedAreas": "worlds.masked_areas",
     "Outcome": "dynamics.realistic",
@@ -53,6 +61,7 @@ _PLACES = {
     "descend": "dynamics.descent",
     "held_scores": "models.positional_scores",
     "inspect": "probe.inspecting",
+    "load_images": "images.catalogue",
     "loss_gradient": "models.simplified_vit",
     "mix": "models.positional_mixing",
     "parameter_groups": "models.positional_attention",
@@ -61,14 +70,18 @@ _PLACES = {
 }
 """Where the public names live. They are imported when first used, so that the command line answers at once."""
 
-_RENAMED = {"solve": "run"}
+_RENAMED = {"load_images": "load", "solve": "run"}
 
 __all__ = [
     "Activation",
     "Association",
+    "Augmentation",
+    "Augmenter",
     "Descent",
     "Extent",
+    "GridShuffle",
     "HeldSample",
+    "ImageSet",
     "Inspection",
     "MaskedAreas",
     "Outcome",
@@ -85,6 +98,7 @@ __all__ = [
     "descend",
     "held_scores",
     "inspect",
+    "load_images",
     "loss_gradient",
     "mix",
     "parameter_groups",

@@ -19,6 +19,7 @@ EPILOG = """examples:
   tessella verify thm4.2 --page out            run Theorem 4.2, and make a page of it
   tessella verify --json results.json          run every claim
   tessella train signal-sets --folder runs/a   one run of gradient descent, kept and resumable
+  tessella data prepare cifar100 --from PATH   decode a data set once, for training
   tessella serve runs                          watch runs in a browser of this machine
   tessella inspect vit_base_patch16_224 --page out   what it has learnt, with a page
   tessella bench descent                       speed, as ratios within one run"""

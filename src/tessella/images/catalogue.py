@@ -63,7 +63,7 @@ def open_split(data: str, split: str, path: Path | None) -> ImageSet | EncodedSp
         return digits(split)
     looked, readers = FORMATS[data]
     if path is None:
-        raise ValueError(f"data: got no path for {data}, expected one that holds a prepared folder, {looked}")
+        raise ValueError(f"data: got no path for {data} (--data PATH), expected one of a prepared folder, {looked}")
     if cache.is_cache(path):
         held = cache.load(path, split)
         if held.name != data:
