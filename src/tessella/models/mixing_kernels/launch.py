@@ -64,19 +64,22 @@ def streaming(tokens: int, backward: bool) -> Streaming:
 
 
 def row_blocks(tokens: int) -> RowBlocks:
-    return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=2)
+    """All rows in one block where S and the values in flight fit a multiprocessor's shared memory together."""
+    if tokens <= 128:
+        return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=2)
+    if tokens <= 256:
+        return RowBlocks(rows=256, block=64, stages=3 if tokens <= 208 else 2, warps=8, programs=1)
+    return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=1)
 
 
-def product_tiling(tokens: int, by_column: bool) -> Tiling:
-    """`by_column` says that the columns of S are contiguous, as those of its transpose are."""
-    if by_column:
-        columns, warps = (128, 4) if tokens <= 2048 else (256, 8)
-        return Tiling(rows=128, columns=columns, inner=32, stages=4, warps=warps)
+def product_tiling(tokens: int) -> Tiling:
     return Tiling(rows=128, columns=256, inner=64, stages=4 if tokens <= 2048 else 3, warps=8)
 
 
 def correlation_tiling(tokens: int) -> Tiling:
-    return Tiling(rows=128, columns=128, inner=64, stages=3, warps=4)
+    if tokens <= 512:
+        return Tiling(rows=128, columns=128, inner=64, stages=3, warps=4)
+    return Tiling(rows=256, columns=128, inner=64, stages=3, warps=8)
 
 
 def mix(scores: Tensor, values: Tensor, plan: Streaming | RowBlocks | Tiling | None = None) -> Tensor:
@@ -85,7 +88,7 @@ def mix(scores: Tensor, values: Tensor, plan: Streaming | RowBlocks | Tiling | N
     mixed = torch.empty(values.shape, device=values.device, dtype=values.dtype)
     if mixed.numel() == 0:
         return mixed
-    plan = plan or _plan(values.shape[1], by_column=_is_by_column(scores))
+    plan = plan or _plan(values.shape[1])
     if isinstance(plan, Streaming):
         _mix_resident(scores, values, mixed, plan)
     elif isinstance(plan, RowBlocks):
@@ -95,14 +98,10 @@ def mix(scores: Tensor, values: Tensor, plan: Streaming | RowBlocks | Tiling | N
     return mixed
 
 
-def _plan(tokens: int, by_column: bool) -> Streaming | RowBlocks | Tiling:
+def _plan(tokens: int) -> Streaming | RowBlocks | Tiling:
     if tokens <= RESIDENT_TOKENS:
         return streaming(tokens, backward=False)
-    return row_blocks(tokens) if tokens <= ROWS_TOKENS else product_tiling(tokens, by_column)
-
-
-def _is_by_column(scores: Tensor) -> bool:
-    return scores.stride(1) == 1 and scores.stride(2) != 1
+    return row_blocks(tokens) if tokens <= ROWS_TOKENS else product_tiling(tokens)
 
 
 def correlate(outputs: Tensor, values: Tensor, plan: Tiling | None = None) -> Tensor:
@@ -267,7 +266,7 @@ def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> N
 def _padded(scores: Tensor) -> tuple[Tensor, int, int]:
     """S with its contiguous side padded by zeros to a multiple of 16, to load 16 bytes at a time; and its limits."""
     tokens = scores.shape[-1]
-    by_column = _is_by_column(scores)
+    by_column = scores.stride(1) == 1 and scores.stride(2) != 1
     matrix = scores.transpose(1, 2) if by_column else scores
     room = triton.cdiv(tokens, 16) * 16
     aligned = matrix.stride(2) == 1 and not (matrix.stride(1) % 8 or matrix.stride(0) % 8 or matrix.data_ptr() % 16)
