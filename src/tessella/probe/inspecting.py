@@ -40,8 +40,8 @@ class Extent:
     examples: int | None = None
     """Images whose whole attention is kept; as a rule 4, fewer for large models."""
     chance_images: int | None = None
-    """Images that random weights are shown; as a rule a quarter of them, at least 2 and at most 64."""
-    head_images: int = 256
+    """Images that random weights are shown; as a rule an eighth of them, at least 2 and at most 64."""
+    head_images: int = 32
     """Images for `change of the head`."""
     output_images: int | None = None
     """Images for `change of the output`, which takes a run of half the model for every head; 0 leaves it out."""
@@ -119,7 +119,7 @@ class _Reading:
 
     def result(self, name: str | None) -> Inspection:
         count = self.stream.count
-        chance_count = self.asked.chance_images or (16 if count is None else min(64, max(2, count // 4)))
+        chance_count = self.asked.chance_images or (16 if count is None else min(64, max(2, count // 8)))
         output_count = self.asked.output_images
         if output_count is None:
             heads = sum(place.heads for place in self.places)

@@ -122,7 +122,7 @@ def of_mean(
         overlaps = [association(each, partition).overlap for each in among.cpu()]
         found["association"] = torch.tensor(overlaps)
     if similarities is not None and similarities.shape[-1] == among.shape[-1]:
-        others = among_others(similarities.to(among)).expand(len(among), -1, -1)
+        others = among_others(similarities.to(among))
         found["agreement with encodings"] = rank_correlation(among_others(among), others).mean(-1)
     return {name: values.cpu() for name, values in found.items()}
 

@@ -48,9 +48,10 @@ def read(model: nn.Module, places: Sequence[Place]) -> list[Found]:
 
 def _added(model: nn.Module, place: Place) -> list[Found]:
     """Encodings that are added to the patches."""
+    turning = tuple(f"{name}." for name, part in model.named_modules() if _is_rotary(part))
     for name, value in (*model.named_parameters(), *model.named_buffers()):
         table = _table(name, value)
-        if table is None:
+        if table is None or name.startswith(turning):
             continue
         patches, own = place.grid[0] * place.grid[1], None
         if patches <= len(table) <= patches + max(len(place.prefix), 1):
@@ -147,11 +148,8 @@ def _table_bias(part: Any, place: Place) -> Float[Tensor, "heads tokens tokens"]
         return None
     index = getattr(part, "relative_position_index", None)
     if index is None and hasattr(part, "generate_relative_position_index"):
-        if getattr(part, "window_size", None) != place.grid:
-            # transformers' BEiT resizes its table to other grids itself.
-            made = part(place.grid, True, place.tokens)
-            return made.squeeze(0) if isinstance(made, Tensor) else None
-        index = part.generate_relative_position_index(place.grid)
+        made = part(place.grid, False, place.tokens)  # transformers' BEiT fits its table to the grid itself
+        return made.squeeze(0) if isinstance(made, Tensor) else None
     if index is None or index.numel() != place.tokens**2:
         return None
     return table[index.flatten().to(table.device)].view(place.tokens, place.tokens, -1).permute(2, 0, 1)
@@ -160,7 +158,7 @@ def _table_bias(part: Any, place: Place) -> Float[Tensor, "heads tokens tokens"]
 def _rotary(model: nn.Module, grid: Pair) -> list[Found]:
     """timm's modules give the sines and cosines of a grid when asked."""
     for name, part in model.named_modules():
-        if "Rotary" not in type(part).__name__ and "Rope" not in type(part).__name__:
+        if not _is_rotary(part):
             continue
         get_embed: Any = getattr(part, "get_embed", None)
         if get_embed is None:
@@ -180,13 +178,18 @@ def _rotary(model: nn.Module, grid: Pair) -> list[Found]:
     return []
 
 
+def _is_rotary(part: nn.Module) -> bool:
+    kind = type(part).__name__
+    return "Rotary" in kind or "Rope" in kind
+
+
 def _why_none(model: nn.Module) -> str:
     """What else there may be that tells a model of places."""
     names = " ".join(name.rsplit(".", 1)[-1] for name, _ in model.named_parameters())
     kinds = " ".join(type(part).__name__ for part in model.modules())
     if "cpb_mlp" in names or "cpb_mlp" in " ".join(name for name, _ in model.named_modules()):
         return "its biases come from a network that reads relative coordinates: no place has an encoding to compare"
-    if "Rotary" in kinds or "Rope" in kinds:
+    if any(_is_rotary(part) for part in model.modules()):
         return "it turns queries and keys by their places, in a form that is not read here"
     if "PositionalScores" in kinds:
         return "its positions act through attention scores alone: no place has an encoding to compare"

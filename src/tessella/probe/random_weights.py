@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from tessella.models.positional_scores import PositionalScores
 
 DEVIATION = 0.02
-"""Of linear maps, tokens, encodings and tables, cut off at two deviations: as ViTs begin in timm and transformers."""
+"""Of linear maps, tokens, encodings and tables, which are drawn from a normal distribution."""
 
 
 def randomised(model: nn.Module, seed: int, kept: Collection[str] = ()) -> nn.Module:
@@ -41,7 +41,7 @@ def _reset(model: nn.Module, kept: Collection[str]) -> None:
     for path, part in model.named_modules():
         own = dict(part.named_parameters(prefix=path, recurse=False))
         if isinstance(part, nn.Linear):
-            nn.init.trunc_normal_(part.weight, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+            nn.init.normal_(part.weight, std=DEVIATION)
             if part.bias is not None:
                 nn.init.zeros_(part.bias)
         elif isinstance(part, nn.MultiheadAttention):
@@ -61,7 +61,7 @@ def _reset(model: nn.Module, kept: Collection[str]) -> None:
 def _draw(name: str, parameter: Tensor) -> None:
     """One that no module knows how to reset."""
     if parameter.dim() > 1:
-        nn.init.trunc_normal_(parameter, std=DEVIATION, a=-2 * DEVIATION, b=2 * DEVIATION)
+        nn.init.normal_(parameter, std=DEVIATION)
     elif "bias" in name:
         nn.init.zeros_(parameter)
     elif "weight" in name:

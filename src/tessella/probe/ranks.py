@@ -13,19 +13,27 @@ def ranked(values: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch n"]:
     >>> ranked(torch.tensor([0.5, 2.0, 0.5])).tolist()
     [1.5, 3.0, 1.5]
     """
-    ordered = values.sort(-1).values.contiguous()
-    below = torch.searchsorted(ordered, values.contiguous())
-    up_to = torch.searchsorted(ordered, values.contiguous(), right=True)
-    return (below + up_to + 1).to(values.dtype) / 2
+    ordered, order = values.sort(-1)
+    places = torch.arange(values.shape[-1], device=values.device).expand_as(order)
+    begins = torch.ones_like(order, dtype=torch.bool)
+    begins[..., 1:] = ordered[..., 1:] != ordered[..., :-1]
+    # The first and the last place of the run of equal numbers that each place lies in.
+    first = places.where(begins, 0).cummax(-1).values
+    ends = begins.roll(-1, -1).index_fill(-1, places.new_tensor([values.shape[-1] - 1]), True)
+    last = places.where(ends, values.shape[-1]).flip(-1).cummin(-1).values.flip(-1)
+    shared = (first + last).to(values.dtype) / 2 + 1
+    return torch.empty_like(values).scatter_(-1, order, shared)
 
 
-def rank_correlation(first: Float[Tensor, "*batch n"], second: Float[Tensor, "*batch n"]) -> Float[Tensor, "*batch"]:
+def rank_correlation(first: Float[Tensor, "*batch n"], second: Float[Tensor, "*batch2 n"]) -> Float[Tensor, "*batch"]:
     """Spearman's: the correlation of the ranks, row by row; NaN where all of a row are equal.
+
+    Rows of `second` may serve several of `first`.
 
     >>> float(rank_correlation(torch.tensor([1.0, 2.0, 9.0]), torch.tensor([0.1, 0.2, 0.3])))
     1.0
     """
-    a, b = (ranked(each.double()) for each in (first, second))
+    a, b = (ranked(each).double() for each in (first, second))
     a, b = (each - each.mean(-1, keepdim=True) for each in (a, b))
     return (a * b).sum(-1) / (a.square().sum(-1) * b.square().sum(-1)).sqrt()
 
