@@ -60,7 +60,7 @@ def test_a_run_that_stops_anywhere_resumes_to_the_same_end(
 
 def test_kill_9_then_resume_gives_the_same_result(tmp_path: Path) -> None:
     fields = ["points=4000", "grid=(4, 4)", "dim=6", "spurious=0.3", "descent.steps=3000", "descent.log_every=20"]
-    fields += ["descent.rate_attention=1.5", "descent.rate_value=0.02"]
+    fields += ["descent.rate_attention=1.5", "descent.rate_value=0.02", "test_points=500"]
     command = [sys.executable, "-m", "tessella", "train", "signal-sets"]
     command += [part for field in fields for part in ("--set", field)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from tessella.dynamics.idealized import Idealized, IdealizedProblem, Scalars
@@ -39,6 +39,7 @@ from tessella.worlds.signal_sets import SignalSets
 
 @settings(max_examples=20, deadline=None)
 @given(sets=st.integers(2, 3), size=st.integers(1, 3), spurious=st.floats(0.0, 1.0))
+@example(sets=2, size=2, spurious=1e-308)
 def test_uniform_error_is_that_of_all_assignments(sets: int, size: int, spurious: float) -> None:
     whole = population(Partition(np.repeat(np.arange(sets), size)), spurious)
     listed = error_of(np.ones(sets * size), whole.features.numpy(), whole.mass.numpy())

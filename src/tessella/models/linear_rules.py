@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
-from scipy import optimize, sparse, stats
+from scipy import optimize, sparse, special, stats
 
 
 @dataclass(frozen=True)
@@ -35,8 +35,11 @@ class LinearError:
 
 def uniform_error(patches: int, size: int, spurious: float) -> LinearError:
     """The error of sign(T), exactly: given k features among the D - C, N is a sum of k signs."""
-    counts = np.arange(patches - size + 1)
-    mass = stats.binom(patches - size, spurious).pmf(counts)
+    others = patches - size
+    counts = np.arange(others + 1)
+    # In logarithms, since scipy's own binomial overflows where q is next to nothing.
+    ways = special.gammaln(others + 1) - special.gammaln(counts + 1) - special.gammaln(others - counts + 1)
+    mass = np.exp(ways + special.xlogy(counts, spurious) + special.xlog1py(others - counts, -spurious))
     likely = mass > 1e-18
     counts, mass = counts[likely], mass[likely]
     # N = 2 B - k with B ~ Bin(k, 1/2): N < -C when B < (k - C) / 2, and N = -C when B = (k - C) / 2.
