@@ -91,6 +91,7 @@ class Step:
             for each in self.optimizer.state[group["params"][0]].values():
                 each.zero_()
         self._bases.copy_(torch.tensor([group["lr"] for group in groups(model, recipe)]))
+        self.losses.zero_()
         if self.average is not None:
             self.average.restart()
 
@@ -173,7 +174,7 @@ class Step:
 
     def state(self) -> dict[str, Tensor]:
         """All that training goes on from, in tensors that are the step's own."""
-        tensors = {"weights": self.weights.master}
+        tensors = {"weights": self.weights.master, "losses": self.losses}
         tensors |= {f"optimizer.{name}": value for name, value in self.moments().items()}
         tensors |= {f"buffer.{name}": value for name, value in self.model.named_buffers()}
         if self.average is not None:
