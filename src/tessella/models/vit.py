@@ -9,6 +9,7 @@ token. Encodings are added to the input or not; positional attention reads them 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -137,7 +138,8 @@ class ViT(nn.Module):
     """Images of (batch, channels, image, image) to logits of (batch, classes), read off the class token or the mean.
 
     `attention` is vanilla or a parametrisation of positional attention, `diagonal` its sigma_A at initialisation.
-    `added=False` keeps the encodings out of the input, so that positions act through the scores alone.
+    `added=False` keeps the encodings out of the input, so that positions act through the scores alone. `spread` is the
+    deviation of encodings at initialisation; without it, what suits the attention.
 
     >>> model = ViT(ViTShape(image=8, dim=8, depth=1, heads=2), attention="matrix", added=False)
     >>> model(torch.zeros(5, 3, 8, 8)).shape
@@ -151,8 +153,11 @@ class ViT(nn.Module):
         added: bool = True,
         diagonal: float = 2.0,
         seed: int = 0,
+        spread: float | None = None,
     ):
         super().__init__()
+        if spread is not None and not (spread >= 0.0 and math.isfinite(spread)):
+            raise ValueError(f"spread: got {spread}, expected a standard deviation of 0 or more")
         if attention not in ("vanilla", *PARAMETRISATIONS):
             raise ValueError(f"attention: got {attention!r}, expected vanilla, {', '.join(PARAMETRISATIONS)}")
         generator = torch.Generator().manual_seed(seed)
@@ -164,7 +169,8 @@ class ViT(nn.Module):
         self.positions: nn.Parameter | None = None
         if added or attention in ("projections", "gram"):
             drawn = torch.randn(shape.tokens, shape.dim, generator=generator)
-            self.positions = nn.Parameter(_spread(shape, attention, diagonal) * drawn)
+            deviation = _spread(shape, attention, diagonal) if spread is None else spread
+            self.positions = nn.Parameter(deviation * drawn)
         self.blocks = nn.ModuleList(Block(shape, attention, diagonal, generator) for _ in range(shape.depth))
         self.norm, self.head = nn.LayerNorm(shape.dim), nn.Linear(shape.dim, shape.classes)
         _start(self.head, generator)
@@ -195,13 +201,14 @@ def _spread(shape: ViTShape, attention: Attention, diagonal: float) -> float:
     """The deviation of encodings at initialisation.
 
     For `gram` it makes A_ii = |p_i|^2 / sqrt(head size) equal to sigma_A on average; for `projections`, one gives
-    logits of variance one; otherwise 0.02, as is usual for encodings that are added.
+    logits of variance one. Vanilla attention knows positions from the tokens alone, where one makes them as large as
+    the patches' embeddings; with A itself they need not be seen there, and 0.02 leaves the tokens to the patches.
     """
     if attention == "gram":
         if diagonal <= 0.0:
             raise ValueError(f"diagonal: got {diagonal}, expected a number above 0, as a norm is")
         return float(diagonal**0.5 * (shape.dim / shape.heads) ** -0.25)
-    return 1.0 if attention == "projections" else 0.02
+    return 0.02 if attention == "matrix" else 1.0
 
 
 def _start(projection: nn.Linear, generator: torch.Generator) -> None:

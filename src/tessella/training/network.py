@@ -22,7 +22,7 @@ def build(recipe: Recipe, seed: int) -> nn.Module:
     """A `ViT`, a convolutional network, or timm's model of that name with vanilla attention, on the CPU."""
     shape = recipe.shape
     if recipe.model == "vit":
-        return ViT(shape, recipe.attention, recipe.added, recipe.diagonal, seed)
+        return ViT(shape, recipe.attention, recipe.added, recipe.diagonal, seed, recipe.spread)
     if recipe.attention != "vanilla":
         raise ValueError(f"attention: got {recipe.attention!r}, expected vanilla, which is all that {recipe.model} has")
     if recipe.model.startswith("timm:"):

@@ -48,6 +48,8 @@ class Recipe:
     """The rate of positional attention's scores, in times of the base rate."""
     added: bool = True
     """Whether encodings are added to the input."""
+    spread: float | None = None
+    """The deviation of a ViT's encodings at initialisation; None for what suits its attention."""
     epochs: int = 300
     batch: int = 512
     """Images a step, over all processes together."""

@@ -43,11 +43,50 @@ def cifar10() -> Recipe:
 
 
 def cifar100() -> Recipe:
-    """`tessella train cifar100 --data PATH --device cuda`: the paper's small ViT, strongly augmented, 300 epochs.
+    """`tessella train cifar100 --data PATH --device cuda`: the paper's small ViT, 300 epochs.
 
-    Not measured yet.
+    It reads the mean of the patches. Not measured yet.
     """
-    return Recipe(name="cifar100", data="cifar100", rate=2e-3, clip=1.0, augmentation=STRONG, drop_path=0.1, ema=0.999)
+    return Recipe(
+        name="cifar100",
+        data="cifar100",
+        shape=ViTShape(classes=100, pooling="mean"),
+        score_rate=25.0,
+        rate=2e-3,
+        clip=1.0,
+        augmentation=Augmentation(
+            crop=4,
+            flip=True,
+            randaugment=1,
+            magnitude=6.0,
+            erasing=0.1,
+            mixup=0.8,
+            cutmix=1.0,
+            mixed=0.7,
+            smoothing=0.1,
+        ),
+        drop_path=0.1,
+        ema=0.999,
+    )
+
+
+def cifar100_fast() -> Recipe:
+    """`tessella train cifar100_fast --data PATH --device cuda`: the same ViT in 50 epochs of small steps.
+
+    Few epochs leave little to regularise: a crop, a flip, and CutMix for every second image. Not measured yet.
+    """
+    return Recipe(
+        name="cifar100_fast",
+        data="cifar100",
+        shape=ViTShape(classes=100, pooling="mean"),
+        epochs=50,
+        batch=128,
+        warmup=5.0,
+        clip=1.0,
+        augmentation=Augmentation(crop=4, flip=True, cutmix=1.0, mixed=0.5, smoothing=0.1),
+        drop_path=0.1,
+        ema=0.999,
+    )
 
 
 def svhn() -> Recipe:
@@ -108,6 +147,7 @@ RECIPES: dict[str, Callable[[], Recipe]] = {
     "digits": digits,
     "cifar10": cifar10,
     "cifar100": cifar100,
+    "cifar100_fast": cifar100_fast,
     "svhn": svhn,
     "tiny_imagenet": tiny_imagenet,
     "vit_tiny_imagenet": vit_tiny_imagenet,

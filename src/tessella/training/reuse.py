@@ -100,6 +100,7 @@ def _what_is_compiled(recipe: Recipe) -> Recipe:
         name="",
         data="",
         diagonal=1.0,
+        spread=None,
         score_rate=1.0,
         epochs=1,
         rate=1.0,
