@@ -148,7 +148,8 @@ class Run:
         self._recipe, self._seed, self._model = recipe, seed, model
         self._step, self._evaluation = prepared.step, prepared.evaluation
         self._journal, self._processes, self._watch = journal, processes, watch
-        self._images = len(prepared.sources[0])
+        self._source = prepared.sources[0]
+        self._images = len(self._source)
         self._steps = recipe.steps_per_epoch(self._images)
         self._total = recipe.epochs * self._steps
         self._done = 0
@@ -316,6 +317,7 @@ class Run:
         seconds = self._journal.seconds
         speed = self.images_per_second if self._here else 0.0
         if self._journal.folder is not None:
+            mean, deviation = self._source.statistics()
             result = {
                 "recipe": dataclasses.asdict(self._recipe),
                 "seed": self._seed,
@@ -323,6 +325,9 @@ class Run:
                 "last_accuracy": last["last_accuracy"],
                 "parameters": self._step.weights.count,
                 "steps": self._total,
+                "classes": list(self._source.classes),
+                "mean": mean.tolist(),
+                "deviation": deviation.tolist(),
             }
             if self._here:
                 timing = {"seconds": seconds, "compile_seconds": compile_seconds, "images_per_second": speed}
