@@ -143,12 +143,12 @@ def test_a_weight_is_within_a_level_of_its_querys_largest() -> None:
 def test_the_foretold_size_of_a_block_is_close() -> None:
     rows = np.random.default_rng(0).dirichlet(np.full(197, 0.3), size=(4, 197)).astype(np.float16)
     for levels in (255, 31):
-        assert foretold(rows, levels) == pytest.approx(len(block(rows, levels)), rel=0.25)
+        assert foretold(rows, levels) == pytest.approx(len(block(rows, levels)), rel=0.1)
 
 
 def test_the_limit_is_kept_by_fewer_levels_and_then_by_fewer_queries(after: Inspection) -> None:
     sizes, hows = [], []
-    for limit in (60_000, 25_000, 12_000, 7_000):
+    for limit in (60_000, 25_000, 12_000, 6_000):
         carried = cargo([after], limit)
         attention = [text for key, text in carried.blocks.items() if "similarities" not in key]
         assert sum(map(len, attention)) <= limit
@@ -156,7 +156,9 @@ def test_the_limit_is_kept_by_fewer_levels_and_then_by_fewer_queries(after: Insp
         sizes.append(sum(map(len, attention)))
     assert sizes == sorted(sizes, reverse=True)
     assert hows[0] == (255, 1)
-    assert hows[-1] == (31, 2)
+    assert hows[1][0] < 255
+    assert hows[1][1] == 1
+    assert hows[-1][1] == 2
     with pytest.raises(ValueError, match=r"got about .* of attention at its coarsest, expected at most .* MB"):
         cargo([after], 100)
 

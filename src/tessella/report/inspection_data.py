@@ -37,7 +37,7 @@ class _Attention:
     mean: bool
 
     def kept(self, stride: int) -> np.ndarray:
-        return self.weights[:, kept_queries(self.layer, stride)]
+        return self.weights if stride == 1 else self.weights[:, kept_queries(self.layer, stride)]
 
     def levels(self, how: Coarseness) -> int:
         return how.mean if self.mean else how.single
@@ -85,7 +85,7 @@ def _fitted(attention: Mapping[str, _Attention], limit: int) -> tuple[Coarseness
     size = 0
     for how in LADDER:
         expected = sum(foretold(each.kept(how.stride), each.levels(how)) for each in attention.values())
-        if expected > 1.25 * limit:
+        if expected > 1.15 * limit:
             continue
         with ThreadPoolExecutor(2) as workers:  # zlib works outside the interpreter's lock
             blocks = dict(zip(attention, workers.map(lambda key, how=how: made(key, how), attention), strict=True))
