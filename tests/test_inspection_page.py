@@ -148,7 +148,7 @@ def test_the_foretold_size_of_a_block_is_close() -> None:
 
 def test_the_limit_is_kept_by_fewer_levels_and_then_by_fewer_queries(after: Inspection) -> None:
     sizes, hows = [], []
-    for limit in (60_000, 25_000, 12_000, 6_000):
+    for limit in (25_000, 15_000, 12_000, 4_000):
         carried = cargo([after], limit)
         attention = [text for key, text in carried.blocks.items() if "similarities" not in key]
         assert sum(map(len, attention)) <= limit

@@ -94,8 +94,8 @@ def _fitted(attention: Mapping[str, _Attention], limit: int) -> tuple[Coarseness
             return how, blocks
     size = size or round(expected)
     raise ValueError(
-        f"inspections: got about {size / 1e6:.0f} MB of attention at its coarsest, expected at most "
-        f"{limit / 1e6:.0f} MB; inspect fewer layers, keep fewer images, or put fewer models or steps on a page"
+        f"inspections: got about {size / 1e6:.3g} MB of attention at its coarsest, expected at most "
+        f"{limit / 1e6:.3g} MB; inspect fewer layers, keep fewer images, or put fewer models or steps on a page"
     )
 
 
