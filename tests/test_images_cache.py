@@ -1,5 +1,6 @@
 """Preparing: what is kept equals what was read, a kill or a damaged image leaves nothing, and damage is found later."""
 
+import errno
 import hashlib
 import json
 import os
@@ -153,6 +154,22 @@ def test_a_worker_that_is_killed_ends_in_one_line_and_nothing_is_left(tmp_path: 
 
     with pytest.raises(ValueError, match=r"^data: a process that decoded images was killed"):
         prepare("parquet", source, tmp_path / "made", workers=2, progress=kill)
+    assert [each.name for each in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_full_disk_ends_in_one_line_and_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, _ = parquet_source(tmp_path / "source", 6)
+
+    def full(descriptor: int, start: int, length: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "posix_fallocate", full)
+    assert main(["data", "prepare", "parquet", "--from", str(source), "--to", str(tmp_path / "made")]) == 2
+    said = capsys.readouterr().err
+    assert said.endswith("train-images.npy: No space left on device\n")
+    assert said.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
 
 

@@ -57,17 +57,9 @@ class Draft:
         self.path = path
 
     def images_file(self, split: str, shape: tuple[int, int, int, int]) -> Path:
-        """A file of zeros for the images of a split. The disk's room is taken now: a full disk is an error here, and
-        not a signal to whoever writes later."""
+        """A file of zeros for the images of a split."""
         path = self.path / _file(split, "images")
-        made = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
-        made.flush()
-        del made
-        with path.open("r+b") as file:
-            try:
-                os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-            except OSError as error:
-                raise OSError(error.errno, error.strerror, str(path)) from error
+        allocate(path, shape)
         return path
 
     def write_labels(self, split: str, labels: Int64[np.ndarray, " n"]) -> None:
@@ -91,6 +83,19 @@ class Draft:
             file.write(json.dumps(record, indent=2) + "\n")
             file.flush()
             os.fsync(file.fileno())
+
+
+def allocate(path: Path, shape: tuple[int, ...]) -> None:
+    """Makes a .npy file of zeros to be mapped into memory. The room is taken now, where the system can: a full disk is
+    an error here, and a signal that kills to whoever writes later."""
+    np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).flush()
+    if not hasattr(os, "posix_fallocate"):
+        return
+    with path.open("r+b") as file:
+        try:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(path)) from error
 
 
 @contextmanager

@@ -24,6 +24,7 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
+from tessella.images.cache import allocate
 from tessella.images.catalogue import load, open_split
 from tessella.images.decoding import Look, decode, write_looks
 from tessella.images.encoded import EncodedSplit
@@ -141,10 +142,7 @@ class Stream:
         descriptor, name = tempfile.mkstemp(suffix=".npy", dir=self._started[1])
         os.close(descriptor)
         path = Path(name)
-        np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape).flush()
-        with path.open("r+b") as file:
-            # Room that is not there is an error here; to whoever writes later it would be a signal.
-            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+        allocate(path, shape)
         return path
 
     def _submitted(
