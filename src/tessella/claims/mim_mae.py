@@ -53,15 +53,8 @@ class Setup:
 
 
 LESS = (
-    "at this size the contrastive twin is the more diverse one, and still so after six times the steps (one seed, .54 "
-    "against .39); it compares by cosine, under which attention does not collapse in mim.contrastive either"
-)
-ALIKE = (
-    "at this length the two are alike; after six times the steps the masked one is ahead (one seed, .39 against .30)"
-)
-NEAR = (
-    "on a grid of 4 x 4 patches attention of all three reaches nearly as far as uniform attention does, and seeds "
-    "differ more than the twins"
+    "at this size the contrastive twin is the more diverse one, and still so after 3,000 steps at half the rate (one "
+    "seed, .59 against .38); it compares by cosine, under which attention does not collapse in mim.contrastive either"
 )
 
 
@@ -69,8 +62,8 @@ def bars(config: Setup) -> tuple[Bar, ...]:
     return (
         Bar("masked_loss_over_mean_image", "<=", 0.8, "every run"),
         Bar("diversity_over_contrastive_last", ">", 0.0, "every run", why_not=LESS),
-        Bar("diversity_over_supervised_last", ">", 0.0, "every run", why_not=ALIKE),
-        Bar("distance_under_contrastive_last", ">", 0.0, "every run", why_not=NEAR),
+        Bar("diversity_over_supervised_last", ">", 0.0, "every run"),
+        Bar("distance_under_contrastive_last", ">", 0.0, "every run"),
     )
 
 
