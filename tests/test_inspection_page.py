@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import io
 import math
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,6 +25,10 @@ from tessella.report.inspection_data import cargo, png
 from tessella.report.inspection_page import document, write_page
 
 timm = pytest.importorskip("timm")
+
+DOCS = Path(__file__).parent.parent / "docs"
+SCREENSHOTS = "TESSELLA_SCREENSHOTS"
+"""The variable that asks for the documentation's pictures to be taken anew: where to put them."""
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 EXTENT = Extent(examples=2, chance_images=1, head_images=2, output_images=0)
@@ -456,3 +461,23 @@ def test_windows_and_relative_biases_are_shown_as_what_they_are(browser: Any, tm
         for _ in range(4):  # it ends where the window ends
             page.view.keyboard.press("ArrowRight")
         assert "row 1, column 8" in page.status()
+
+
+@pytest.mark.browser
+@pytest.mark.parametrize("page", sorted((DOCS / "pages").glob("*.html")), ids=lambda page: page.stem)
+def test_the_pages_of_the_documentation_work(browser: Any, page: Path) -> None:
+    """The README shows them as they are after these presses; their pictures are taken here."""
+    for opened in visit(browser, page):
+        opened.point("photo", 0.4, 0.3, press=True)
+        opened.view.fill("#layer", "1")
+        assert "layer 2, head 1" in opened.status()
+        assert opened.view.locator(".photo canvas").count() == opened.view.evaluate("() => META.models.length")
+        assert opened.view.evaluate("() => document.documentElement.scrollWidth") <= 1280
+        if SCREENSHOTS in os.environ:
+            opened.view.mouse.move(0, 0)
+            shown = opened.view.locator("section[aria-labelledby=attention-heading]").bounding_box()
+            height = shown["y"] + shown["height"] + opened.view.evaluate("() => window.scrollY")
+            folder = Path(os.environ[SCREENSHOTS])
+            folder.mkdir(parents=True, exist_ok=True)
+            clip = {"x": 0, "y": 0, "width": 1280, "height": height}
+            opened.view.screenshot(path=folder / f"inspection-{page.stem}.png", full_page=True, clip=clip)
