@@ -112,13 +112,16 @@ def _print(inspection: Inspection) -> None:
     console.print(f"  {grid[0]} x {grid[1]} patches of {patch[0]} x {patch[1]} pixels{tokens}; {_details(inspection)}")
     for encodings in (inspection.encodings, *inspection.encodings.others):
         console.print(f"  {_encodings(encodings)}", markup=False)
-    table = Table("", "mean", "first layer", "last layer", "random weights", "", box=None, header_style="bold")
+    table = Table(box=None, header_style="bold")
+    for title in ("", "mean", "first", "last", "random", ""):
+        table.add_column(title, no_wrap=True)
     for name, measured in inspection.measures.items():
         values = measured.values
         means = (_mean(each) for each in (values, values[0], values[-1], measured.chance))
         table.add_row(name, *means, measured.unit)
     console.print(table)
-    console.print("  means over heads; the page and the JSON have every head and what is measured\n", style="dim")
+    console.print("  Means over heads: of all layers, the first, the last, and with random weights.", style="dim")
+    console.print("  The page and the JSON have every head, and say what is measured.\n", style="dim")
 
 
 def _details(inspection: Inspection) -> str:

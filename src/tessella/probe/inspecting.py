@@ -104,8 +104,9 @@ class _Reading:
         self.asked = asked
         single = looked_at.batch or 1
         first = next(iter(self.stream.first(single, single)), None)
-        if first is None:
-            raise ValueError("images: got none, expected at least one")
+        if first is None or len(first) < single:
+            got = "none" if first is None else len(first)
+            raise ValueError(f"images: got {got}, expected at least {single}")
         self.image = first
         self.all_places, self.outputs = places(self.tower, first)
         self.places = _chosen(self.all_places, asked.layers)
@@ -119,11 +120,7 @@ class _Reading:
 
     def result(self, name: str | None) -> Inspection:
         count = self.stream.count
-        chance_count = self.asked.chance_images or (16 if count is None else min(64, max(2, count // 8)))
-        output_count = self.asked.output_images
-        if output_count is None:
-            heads = sum(place.heads for place in self.places)
-            output_count = 1 if count is None else min(16, max(1, round(count / max(1, heads))))
+        chance_count, output_count = self._subsets(count)
         chance, fresh = self._chance(chance_count, output_count)
         examples = self._example_count()
         sums, outputs = self._passed(self.tower, self.stream.batches(self.batch), examples, "attention", count)
@@ -167,6 +164,18 @@ class _Reading:
             step=self.subject.step,
         )
 
+    def _subsets(self, count: int | None) -> tuple[int, int]:
+        """How many images random weights see, and how many heads are replaced on."""
+        chance_count = self.asked.chance_images or (16 if count is None else min(64, max(2, count // 8)))
+        if self.subject.batch is not None:
+            # A program for batches of one size takes whole ones, and no other number of copies.
+            return math.ceil(chance_count / self.batch) * self.batch, 0
+        output_count = self.asked.output_images
+        if output_count is None:
+            heads = sum(place.heads for place in self.places)
+            output_count = 1 if count is None else min(16, max(1, round(count / heads)))
+        return chance_count, output_count
+
     def _chance(self, count: int, outputs: int) -> tuple[list[dict[str, Tensor]], list[Found]]:
         """The measures of random weights; their sums are gone before the model's own are made."""
         kept = [each.parameter for each in self.found if each.kind == "sin-cos" and each.parameter is not None]
@@ -204,6 +213,8 @@ class _Reading:
                 if images.shape[1:] != self.image.shape[1:]:
                     shapes = tuple(images.shape[1:]), tuple(self.image.shape[1:])
                     raise ValueError(f"images: got one of shape {shapes[0]} after {shapes[1]}, expected one shape")
+                if self.subject.batch is not None and len(images) < self.subject.batch:
+                    break
                 runs = 0
                 answer = tower(images)
                 if done < examples:
@@ -251,6 +262,8 @@ class _Reading:
         details = {"parameters": f"{parameters / 1e6:.1f} million", **self.subject.details}
         details["images"] = f"{images} from {self.stream.source}"
         details["random weights"] = f"the same architecture, seed {self.seed}, on the first {min(images, chance_count)}"
+        if self.subject.batch is not None:
+            details["batches"] = f"of {self.subject.batch}, as the program takes no others; heads cannot be replaced"
         if len(self.places) < len(self.all_places):
             details["layers"] = f"{len(self.places)} of {len(self.all_places)}"
         return details
@@ -265,6 +278,6 @@ def _chosen(found: Sequence[Place], layers: tuple[int, ...] | None) -> list[Plac
     return [found[number] for number in sorted({number % len(found) for number in layers})]
 
 
-def _image_grid(place: Place, image: Float[Tensor, "1 channels height width"]) -> tuple[int, int]:
+def _image_grid(place: Place, image: Float[Tensor, "batch channels height width"]) -> tuple[int, int]:
     """Rows and columns of first patches in the whole image."""
     return math.ceil(image.shape[2] / place.patch[0]), math.ceil(image.shape[3] / place.patch[1])

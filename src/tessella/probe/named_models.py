@@ -215,9 +215,7 @@ def _config(path: Path) -> dict[str, Any]:
     try:
         found = json.loads((path / "config.json").read_text())
     except FileNotFoundError:
-        raise ValueError(
-            f"model: the folder {path} has no config.json, expected one of transformers or of a run"
-        ) from None
+        raise ValueError(f"model: {path} has no config.json, expected a folder of transformers or of a run") from None
     except (OSError, ValueError) as error:
         raise ValueError(f"model: {path / 'config.json'} cannot be read ({reason(error)})") from error
     if not isinstance(found, dict):

@@ -134,10 +134,11 @@ def _bias(model: nn.Module, place: Place) -> Float[Tensor, "heads tokens tokens"
     name: str | None = place.name.partition(" (run")[0]
     while name is not None:
         with contextlib.suppress(AttributeError):
-            for part in model.get_submodule(name).modules():
-                bias = _table_bias(part, place)
-                if bias is not None:
-                    return bias
+            found = [_table_bias(part, place) for part in model.get_submodule(name).modules()]
+            tables = [bias for bias in found if bias is not None]
+            if tables:
+                # Several are those of other layers too, and which is this one's cannot be told.
+                return tables[0] if len(tables) == 1 else None
         name = name.rpartition(".")[0] if "." in name else "" if name else None
     return None
 

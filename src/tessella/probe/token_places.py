@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from tessella.probe.attention_calls import Call, watched
@@ -42,8 +43,8 @@ class _Trial:
     """The grid that the first convolution made of the image, and its stride."""
 
 
-def places(tower: Tower, image: Tensor) -> tuple[list[Place], int]:
-    """A place for every self-attention, and how many numbers the model gives for an image, a batch of one."""
+def places(tower: Tower, image: Float[Tensor, "batch channels height width"]) -> tuple[list[Place], int]:
+    """A place for every self-attention, and how many numbers the model gives for an image of a batch."""
     trial = _Trial()
     height, width = int(image.shape[2]), int(image.shape[3])
 
@@ -52,8 +53,8 @@ def places(tower: Tower, image: Tensor) -> tuple[list[Place], int]:
             trial.embedded = (output.shape[2], output.shape[3]), _stride(module)
 
     def seen(call: Call) -> None:
-        windows, heads, tokens = call.shape
-        trial.calls.append((call.module, windows, heads, tokens))
+        units, heads, tokens = call.shape
+        trial.calls.append((call.module, units // len(image), heads, tokens))
 
     hooks = [part.register_forward_hook(convolved) for part in tower.model.modules() if isinstance(part, nn.Conv2d)]
     try:
@@ -83,7 +84,7 @@ def _laid_out(model: nn.Module, trial: _Trial, image: Pair) -> list[Place]:
     grid, patch = _first_grid(model, trial, len(prefix), image)
     found = []
     for index, (name, windows, heads, tokens) in enumerate(trial.calls):
-        shared = "" if sum(name == other for other, *_ in trial.calls) == 1 else f" (run {index + 1})"
+        shared = "" if not name or sum(name == other for other, *_ in trial.calls) == 1 else f" (run {index + 1})"
         placed = _placed(tokens, windows, grid, prefix, _window(model, name))
         if placed is None:
             raise ValueError(
@@ -93,7 +94,7 @@ def _laid_out(model: nn.Module, trial: _Trial, image: Pair) -> list[Place]:
             )
         names, own, times = placed
         apart = (patch[0] * times, patch[1] * times)
-        found.append(Place(index, (name or type(model).__name__) + shared, heads, names, own, apart, windows))
+        found.append(Place(index, (name or f"attention {index + 1}") + shared, heads, names, own, apart, windows))
     return found
 
 
