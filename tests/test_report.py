@@ -124,13 +124,13 @@ def test_the_readme_is_rendered_from_the_results(tmp_path: Path) -> None:
     assert main(["readme", "--check", "--root", str(tmp_path)]) == 0
 
 
-def saved(results: Path, measured: dict[str, list[float]], *bars: Bar, name: str = "fig1b") -> None:
+def saved(results: Path, measured: dict[str, list[float]], *bars: Bar, name: str = "fig1b", full: str = "") -> None:
     claim = Claim(name, "A statement.", "P", None, None, lambda setup: bars, lambda setup, context: Findings(measured))
     config = Player("any dataclass", [0])
     made = Verdict(claim, config, 2, claim.measure(None, Context()), 1.0, environment(), 1.5)
     results.mkdir(exist_ok=True)
-    record = {"command": f"tessella verify {name}", **made.as_json()}
-    (results / f"{name}.json").write_text(json.dumps(record))
+    record = {"command": f"tessella verify {name}{full}", **made.as_json()}
+    (results / f"{name}{full.replace(' -', '')}.json").write_text(json.dumps(record))
 
 
 def test_a_row_shows_what_was_missed_first_and_counts_the_rest(tmp_path: Path) -> None:
@@ -157,6 +157,15 @@ def test_verdicts_stand_in_the_papers_order(tmp_path: Path) -> None:
         saved(tmp_path / "results", {"a": [2.0]}, Bar("a", ">=", 1.0), name=name)
     text = readme.rendered("<!-- results: claims -->\n<!-- end -->\n", tmp_path / "results")
     assert re.findall(r"^\| (\S+) \| holds", text, re.MULTILINE) == ["lem4.1", "thm4.2", "depth", "mim.area"]
+
+
+def test_larger_set_ups_are_in_the_readme_only_where_the_default_is_not(tmp_path: Path) -> None:
+    for name, full in (("thm4.2", ""), ("thm4.2", " --full"), ("lem4.1", " --full")):
+        saved(tmp_path / "results", {"a": [2.0]}, Bar("a", ">=", 1.0), name=name, full=full)
+    rows = readme.rendered("<!-- results: claims -->\n<!-- end -->\n", tmp_path / "results")
+    assert re.findall("`tessella verify (.*)`", rows) == ["lem4.1 --full", "thm4.2"]
+    details = readme.rendered("<!-- results: details -->\n<!-- end -->\n", tmp_path / "results")
+    assert re.findall("^## (.*): holds", details, re.MULTILINE) == ["lem4.1 --full", "thm4.2", "thm4.2 --full"]
 
 
 @pytest.mark.parametrize("name", readme.DOCUMENTS)
