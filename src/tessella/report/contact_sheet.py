@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from tessella.images.examples import Examples
 from tessella.report.figures import COLOURS, style
@@ -61,7 +62,7 @@ def _draw_images(axes: Axes, examples: Examples, columns: int) -> None:
             )
         name = examples.classes[examples.shown[place]]
         if few:
-            axes.text(-0.15, top + 0.5, name, ha="right", va="center", fontsize=9)
+            axes.text(-0.15, top + 0.5, _short(name, 24), ha="right", va="center", fontsize=9)
         else:
             axes.text(left, top + 1.02, _short(name, 15), ha="left", va="top", fontsize=6.5)
     rows = -(-classes // columns)
@@ -89,6 +90,7 @@ def _draw_balance(axes: Axes, splits: Sequence[Examples]) -> None:
         )
     classes = splits[0].classes
     axes.set(ylim=(0, None), xlim=(-0.5, len(classes) - 0.5), ylabel="images of a class")
+    axes.yaxis.set_major_locator(MaxNLocator(5, integer=True))
     if len(classes) <= _FEW:
         axes.set_xticks(range(len(classes)), [_short(name, 14) for name in classes], rotation=30, ha="right")
     else:
@@ -101,7 +103,8 @@ def described(split: Examples) -> str:
     """In words what the line shows, with the extremes by name."""
     least, most = int(split.counts.argmin()), int(split.counts.argmax())
     if split.counts[least] == split.counts[most]:
-        return f"{split.split}: {split.counts[least]:,} images of every class"
+        images = "1 image" if split.counts[least] == 1 else f"{split.counts[least]:,} images"
+        return f"{split.split}: {images} of every class"
     return (
         f"{split.split}: from {split.counts[least]:,} ({_short(split.classes[least], 24)}) "
         f"to {split.counts[most]:,} ({_short(split.classes[most], 24)})"
