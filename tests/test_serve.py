@@ -193,6 +193,11 @@ def test_the_command_serves_until_it_is_stopped(runs: Path) -> None:
         assert served.stderr.read() == ""
 
 
+def test_serving_waits_for_no_torch() -> None:
+    code = "import sys, tessella.cli.main, tessella.cli.serving; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 @pytest.fixture
 def opened(browser: Any, server: RunServer) -> Iterator[Any]:
     """The list, failing the test where it logs an error or asks another server for anything."""

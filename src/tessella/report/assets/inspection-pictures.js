@@ -241,7 +241,11 @@ function picture(parent, { kind, title, build, words, caption, widest = 560, key
     canvas.style.cursor = found && found.region.press ? "pointer" : "default";
   };
   canvas.addEventListener("pointermove", (event) => { over = event; tell(); });
-  canvas.addEventListener("pointerleave", () => { over = null; tell(); });
+  canvas.addEventListener("pointerleave", (event) => {
+    if (event.pointerType === "touch") return; // a finger that was lifted leaves its numbers to be read
+    over = null;
+    tell();
+  });
   canvas.addEventListener("click", (event) => {
     const found = place(event);
     if (found && found.region.press) found.region.press(found.row, found.column);

@@ -16,6 +16,7 @@ const photographs = META.pictures.map((picture) => {
   image.src = picture.source;
   return image;
 });
+const loaded = Promise.all(photographs.map((image) => image.decode()));
 
 function choose(changes) {
   Object.assign(state, changes);
@@ -70,7 +71,7 @@ async function refresh() {
   turn += 1;
   const mine = turn;
   document.querySelector("main").setAttribute("aria-busy", "true");
-  const views = await Promise.all([...META.models.map(seen), ...photographs.map((image) => image.decode())]);
+  const [views] = await Promise.all([Promise.all(META.models.map(seen)), loaded]);
   if (mine !== turn) return; // something else was chosen in the meantime
   columns.forEach((show, k) => show(views[k]));
   const check = (name, of) => document.querySelectorAll(`input[name=${name}]`).forEach((input) => { input.checked = input.value === String(of); });
