@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from tessella.claims import catalogue, equivariance, fig1a, fig5, fig7, layers, parametrisation
+from tessella.claims import catalogue, equivariance, fig1a, fig5, fig6, fig7, layers, parametrisation
 from tessella.claims.claim import Context, Verdict
 from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
 from tessella.claims.learnt_locality import read_layers
+from tessella.claims.throughput import images_per_second
 from tessella.images.digits import digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
@@ -277,3 +278,36 @@ def test_no_gradient_reaches_what_patches_attend_to_in_the_last_layer_before_a_c
     assert read_layers(dataclasses.replace(shape, pooling="mean")) == 2
     with pytest.raises(ValueError, match="depth: got 1 with the class token read, expected at least 2 layers"):
         read_layers(TINY)
+
+
+def test_figure_6_compares_vit_tinys_form_and_speeds_turn_by_turn() -> None:
+    setup = fig6.Setup(recipe=tiny_recipe(), width=6, rounds=2, steps=2, timed_batch=8)
+    found = verdict("fig6", setup, Context(seeds=1))
+    measured = found.findings.measured
+    shapes = [run["recipe"]["shape"] for run in found.findings.details["runs"]]
+    assert {(each["depth"], each["heads"], each["dim"], each["hidden"]) for each in shapes} == {(12, 3, 6, 24)}
+    speeds = found.findings.details["images_per_second"]
+    assert measured["positional_over_vanilla"] == pytest.approx(
+        [a / b for a, b in zip(speeds["positional"], speeds["vanilla"], strict=True)]
+    )
+    assert len(speeds["vanilla"]) == 2
+    assert list(content(found).figures) == ["fig6", "fig6-speed"]
+    assert "This is not ImageNet" in content(found).sections[0].body
+
+
+def test_imagenets_set_up_measures_beside_timm_at_its_size() -> None:
+    recipes = fig6.timed(catalogue.load("fig6").full)
+    assert recipes["peer"].model == "timm:vit_tiny_patch16_224"
+    assert {(each.batch, each.shape.image, each.shape.patch, each.shape.dim) for each in recipes.values()} == {
+        (1024, 224, 16, 192)
+    }
+    assert recipes["positional"] == dataclasses.replace(recipes["vanilla"], attention="matrix")
+    assert {bar.measurement for bar in fig6.bars(catalogue.load("fig6").full)} == {
+        "difference", "vanilla_over_peer", "positional_over_vanilla"
+    }  # fmt: skip
+
+
+def test_speeds_of_other_batches_are_not_compared() -> None:
+    other = dataclasses.replace(tiny_recipe(), batch=128)
+    with pytest.raises(ValueError, match="recipes: got b with batch 128 and 8 pixels, expected 256 and 8"):
+        images_per_second({"a": tiny_recipe(), "b": other}, 1, 1, "cpu")

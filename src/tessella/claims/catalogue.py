@@ -28,6 +28,7 @@ MODULES = {
     "depth": "depth",
     "equivariance": "equivariance",
     "fig5": "fig5",
+    "fig6": "fig6",
     "fig7": "fig7",
     "layers": "layers",
     "parametrisation": "parametrisation",
