@@ -207,11 +207,22 @@ def _add_readme(commands: argparse._SubParsersAction[_Parser]) -> None:
 DATA_SETS = ("cifar10", "cifar100", "svhn", "tiny-imagenet", "imagenet", "parquet", "folder")
 """What `tessella.images.catalogue` reads, said here so that help needs no torch; a test compares the two."""
 
-BENCHES = {name: name for name in ("attention", "descent", "idealized", "masked", "training")}
+BENCHES = {name: name for name in ("attention", "descent", "idealized", "masked", "training")} | {
+    "inspect": "inspection"
+}
 """Benchmark name to module under `tessella.bench`."""
 
 
-TRAINED = ["signal-sets", "digits", "cifar10", "cifar100", "svhn", "tiny_imagenet", "vit_tiny_imagenet"]
+TRAINED = [
+    "signal-sets",
+    "digits",
+    "cifar10",
+    "cifar100",
+    "cifar100_fast",
+    "svhn",
+    "tiny_imagenet",
+    "vit_tiny_imagenet",
+]
 """What can be trained: the simplified ViT on Assumption 1, and the recipes of `tessella.training.recipes`."""
 
 

@@ -9,6 +9,7 @@ time from its input. Who watches may also put something else in the place of wha
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -52,19 +53,21 @@ class Call:
             return self.known[images, heads].float()
         assert self.queries is not None
         assert self.keys is not None
-        # The scale goes to the smaller factor; in half precision it could round or vanish there.
         queries, keys = self.queries[images, heads], self.keys[images, heads].transpose(-1, -2)
-        if queries.dtype == torch.float32:
+        if queries.dtype == torch.float32 or math.frexp(self.scale)[0] == 0.5:
+            # The scale goes to the smaller factor, where it does not round.
             logits = (queries * self.scale) @ keys
         else:
             logits = (queries @ keys).float() * self.scale
         if self.bias is not None:
             bias = _part(self.bias, images, heads)
-            logits = logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits + bias.float()
+            logits = (
+                logits.masked_fill(~bias, -torch.inf) if bias.dtype == torch.bool else logits.float() + bias.float()
+            )
         if self.causal:
             later = torch.ones(logits.shape[-2:], dtype=torch.bool, device=logits.device).triu(1)
             logits = logits.masked_fill(later, -torch.inf)
-        return logits.softmax(-1)
+        return logits.softmax(-1, dtype=torch.float32)
 
 
 def _part(bias: Tensor, images: slice, heads: slice) -> Tensor:

@@ -28,9 +28,16 @@ def cosine_diversity(maps: Float[Tensor, "*batch queries keys"]) -> Float[Tensor
 
     The cosines of all pairs add up to the squared length of the sum of the unit maps, so that no pair is looked at.
     """
+    return cosine_diversity_of(maps, torch.linalg.vector_norm(maps, dim=-1))
+
+
+def cosine_diversity_of(
+    maps: Float[Tensor, "*batch queries keys"], lengths: Float[Tensor, "*batch queries"]
+) -> Float[Tensor, "*batch"]:
+    """The same, where the maps' lengths are known."""
     queries = _several(maps)
-    scales = maps.square().sum(-1, keepdim=True).clamp_min(torch.finfo(maps.dtype).tiny).rsqrt()
-    together = (scales.transpose(-1, -2) @ maps).squeeze(-2)
+    scales = lengths.clamp_min(torch.finfo(maps.dtype).tiny).reciprocal().unsqueeze(-2)
+    together = (scales @ maps).squeeze(-2)
     return (queries**2 - together.square().sum(-1)) / (queries * (queries - 1))
 
 

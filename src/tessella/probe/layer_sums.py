@@ -15,10 +15,12 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tessella.probe.attention_calls import Call
-from tessella.probe.diversity import cosine_diversity
+from tessella.probe.diversity import cosine_diversity_of
 
 CHUNK = {"cpu": 2**19, "cuda": 2**27}
 """Attention weights looked at together: 2 MiB on a CPU, half a GiB on a GPU."""
+
+TINY = torch.finfo(torch.float32).tiny
 
 
 @dataclass(frozen=True)
@@ -89,11 +91,12 @@ class LayerSums:
         patches = weights[:, :, first:]
         # A patch that gives patches no weight at all has no distance; its own tiny weights then decide.
         among = patches[..., first:]
-        reach = (among * self._distances).sum(-1) / among.sum(-1).clamp_min(torch.finfo(torch.float32).tiny)
-        tiny = torch.finfo(torch.float32).tiny
-        entropy = -(patches * patches.clamp_min(tiny).log()).sum(-1)
-        spread = (patches - 1 / self.place.tokens).square_().sum(-1)
-        found = torch.stack([reach.mean(-1), entropy.mean(-1), cosine_diversity(patches), spread.sum(-1)])
+        reach = (among * self._distances).sum(-1) / among.sum(-1).clamp_min(TINY)
+        # Rows sum to one, so that the mean of squared deviations from uniform follows from their lengths.
+        lengths = torch.linalg.vector_norm(patches, dim=-1)
+        spread = lengths.square() - 1 / self.place.tokens
+        diversity = cosine_diversity_of(patches, lengths)
+        found = torch.stack([reach.mean(-1), _entropy(patches).mean(-1), diversity, spread.sum(-1)])
         self.per_head[:, heads] += found.sum(1, dtype=torch.float64)
 
     def _keep_examples(self, weights: Tensor, images: slice, heads: slice) -> None:
@@ -113,6 +116,13 @@ class LayerSums:
 
     def mean_attention(self) -> Float[Tensor, "heads tokens tokens"]:
         return self.attention / self.units
+
+
+def _entropy(weights: Float[Tensor, "*batch tokens"]) -> Float[Tensor, "*batch"]:
+    if weights.device.type == "cpu":
+        # torch's own takes one number at a time there.
+        return -(weights * weights.clamp_min(TINY).log()).sum(-1)
+    return torch.special.entr(weights).sum(-1)
 
 
 def _chunks(units: int, heads: int, at_once: int) -> Iterator[tuple[slice, slice]]:

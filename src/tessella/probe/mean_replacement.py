@@ -27,10 +27,10 @@ MOST_COPIES = 32
 def change_of_output(
     tower: Tower,
     places: Sequence[Place],
-    means: Sequence[Float[Tensor, "heads tokens tokens"]],
+    means: Sequence[Float[Tensor, "_ _ _"]],
     images: Iterable[Float[Tensor, "batch channels height width"]],
     tell: Callable[[float], None] = lambda _: None,
-) -> list[Float[Tensor, " heads"]]:
+) -> list[Float[Tensor, " _"]]:
     """For every head of the layers at `places`: |f' - f| / |f|, root mean square over images."""
     moved = [torch.zeros(place.heads, dtype=torch.float64) for place in places]
     whole = 0.0

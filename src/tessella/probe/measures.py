@@ -138,7 +138,7 @@ def share_of_position(sums: LayerSums) -> Float[Tensor, " heads"]:
     within = ((sums.per_head[3] - units * explained) / (units - 1)).clamp_min(0.0)
     between = (explained - within / units).clamp_min(0.0)
     total = between + within
-    uniform = total < 1e-10 * mean.shape[1] / tokens
+    uniform = total < 1e-6 * mean.shape[1] / tokens
     return (between / total).masked_fill(uniform, math.nan).cpu()
 
 

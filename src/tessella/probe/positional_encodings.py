@@ -186,9 +186,11 @@ def _is_rotary(part: nn.Module) -> bool:
 
 def _why_none(model: nn.Module) -> str:
     """What else there may be that tells a model of places."""
-    names = " ".join(name.rsplit(".", 1)[-1] for name, _ in model.named_parameters())
+    names = " ".join(name for name, _ in model.named_parameters())
     kinds = " ".join(type(part).__name__ for part in model.modules())
-    if "cpb_mlp" in names or "cpb_mlp" in " ".join(name for name, _ in model.named_modules()):
+    if "relative_position_bias_table" in names:
+        return "it has tables of relative biases, and nothing says which layer each of them belongs to"
+    if "cpb_mlp" in names:
         return "its biases come from a network that reads relative coordinates: no place has an encoding to compare"
     if any(_is_rotary(part) for part in model.modules()):
         return "it turns queries and keys by their places, in a form that is not read here"
