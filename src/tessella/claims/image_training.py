@@ -40,7 +40,6 @@ def small_digits() -> Recipe:
 
 def own_recipe(data: str, otherwise: Recipe) -> Recipe:
     """The recipe that was made for this data, or the other one where there is none."""
-    made = [recipe() for recipe in RECIPES.values()]
     named = [data] if data in RECIPES else []
     made = (RECIPES[name]() for name in (*named, *RECIPES))
     return next((recipe for recipe in made if recipe.data == data), dataclasses.replace(otherwise, data=data))
