@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from tessella.images.digits import digits as digit_images
 from tessella.runs import folder as folder_module
 from tessella.training import loop as loop_module
+from tessella.training import run as run_module
 from tessella.training.failures import DivergenceError, LoaderError
 from tessella.training.feeds import Mapped
 from tessella.training.loop import Trained, train, train_many
@@ -98,16 +99,15 @@ def test_training_leaves_torchs_generator_as_it_was() -> None:
 def test_a_run_that_stops_anywhere_resumes_to_the_same_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changes: dict[str, object]
 ) -> None:
-    monkeypatch.setattr(loop_module, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
     recipe = small(attention="vanilla", **changes)
     whole = run(recipe, tmp_path / "whole")
 
     def stop(fraction: float, text: str) -> None:
-        if fraction > stops[0]:
-            stops.pop(0)
-            raise KeyboardInterrupt
+        if fraction > stops[0][0]:
+            os.kill(os.getpid(), stops.pop(0)[1])
 
-    stops = [0.3, 0.7, 2.0]
+    stops = [(0.3, signal.SIGINT), (0.7, signal.SIGTERM), (2.0, signal.SIGINT)]
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt):
             run(recipe, tmp_path / "broken", watch=stop)
@@ -120,7 +120,7 @@ def test_a_run_that_stops_anywhere_resumes_to_the_same_end(
 
 
 def test_a_killed_run_resumes_to_the_same_end(tmp_path: Path) -> None:
-    script = "import sys, tessella.training.loop as l; l.CHECKPOINT_SECONDS = 0.0; from tessella.cli.main import main"
+    script = "import sys, tessella.training.run as r; r.CHECKPOINT_SECONDS = 0.0; from tessella.cli.main import main"
     arguments = [sys.executable, "-c", f"{script}; sys.exit(main(sys.argv[1:]))", *command(tmp_path / "broken")[2:]]
     arguments += ["--set", "epochs=6"]
     with subprocess.Popen(arguments, stderr=subprocess.PIPE) as process:
@@ -156,7 +156,7 @@ def test_runs_that_share_what_is_compiled_are_runs_of_their_own() -> None:
 def test_a_rate_too_high_is_named_and_the_checkpoint_stays_sound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop_module, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
     recipe = small(rate=1e12, attention="matrix", warmup=0.0)
     with pytest.raises(DivergenceError, match=r"rate: got 1e\+12, with which .* such as 5e\+11, or a lower"):
         run(recipe, tmp_path)
@@ -190,7 +190,7 @@ def test_a_dead_loader_leaves_a_checkpoint_that_goes_on(tmp_path: Path) -> None:
 
 
 def test_a_full_disk_leaves_the_checkpoint_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop_module, "CHECKPOINT_SECONDS", 0.0)
+    monkeypatch.setattr(run_module, "CHECKPOINT_SECONDS", 0.0)
     recipe, writes = small(), [0]
     replace = os.replace
 

@@ -182,7 +182,7 @@ def _difference(held: Any, wanted: Any, prefix: str = "") -> str:
     if not isinstance(held, dict) or not isinstance(wanted, dict):
         return "its configuration is of another kind"
     name = next(
-        name for name in [*wanted, *held] if (name in held, held.get(name)) != (name in wanted, wanted.get(name))
+        name for name in [*wanted, *held] if held.get(name) != wanted.get(name) or (name in held) != (name in wanted)
     )
     if isinstance(held.get(name), dict) and isinstance(wanted.get(name), dict):
         return _difference(held[name], wanted[name], f"{prefix}{name}.")
