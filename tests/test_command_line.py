@@ -22,7 +22,7 @@ def test_an_unknown_claim_is_one_line_and_exit_2(capsys: pytest.CaptureFixture[s
     assert main(["verify", "nonsense"]) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
-    assert printed.err.startswith("tessella: claim: got 'nonsense', expected one of fig1b")
+    assert printed.err.startswith("tessella: claim: got 'nonsense', expected one of fig1")
     assert printed.err.count("\n") == 1
 
 

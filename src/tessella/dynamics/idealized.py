@@ -102,13 +102,19 @@ class Idealized:
         return self.problem.patches * (attention.diagonal + (self.problem.size - 1) * attention.within)
 
     def response(self, at: Scalars) -> Response:
-        diagonal, within, between = self.attention(at)
+        return self._response(self.attention(at))
+
+    def _response(self, attention: Attention) -> Response:
+        diagonal, within, between = attention
         patches = self.problem.patches
         return Response(patches * (diagonal - within), patches * (within - between), patches * between)
 
     def response_slopes(self, at: Scalars) -> tuple[Response, Response]:
         """The derivatives of a, b, c in gamma and in rho, through the softmax."""
-        diagonal, within, between = self.attention(at)
+        return self._response_slopes(self.attention(at))
+
+    def _response_slopes(self, attention: Attention) -> tuple[Response, Response]:
+        diagonal, within, between = attention
         patches, size = self.problem.patches, self.problem.size
         slopes = []
         for entries, weight, gamma, rho in (
@@ -145,10 +151,11 @@ class Idealized:
         size = np.abs(margins)
         faded = np.exp(-size)
         total = 1.0 + faded
-        faded[margins < 0] = 1.0
+        np.copyto(faded, 1.0, where=margins < 0)
         faded /= total
         faded *= self.law.mass
-        loss = self.law.mass @ np.log(total) + (self.law.mass @ size - self.law.mass @ margins) / 2
+        size -= margins
+        loss = self.law.mass @ np.log(total) + (self.law.mass @ size) / 2
         return float(loss), -(slopes @ (self._columns @ faded))
 
     def standard_errors(self, at: Scalars) -> tuple[float, Float[np.ndarray, " 3"]]:
@@ -192,7 +199,8 @@ class Idealized:
         Plain numbers in lists: there are ten terms for p = 3, and numpy would take longer to start than to add them.
         """
         problem = self.problem
-        response = self.response(at)
+        attention = self.attention(at)
+        response = self._response(attention)
         a, b, c = ([z**n for n in range(problem.power + 1)] for z in response)
         value, by_a, by_b, by_c = ([0.0] * len(self._columns) for _ in range(4))
         for column, factor, i, j, k in self._terms:
@@ -204,12 +212,19 @@ class Idealized:
             if k:
                 by_c[column] += factor * k * a[i] * b[j] * c[k - 1]
         lead, steep = at.alpha**problem.power, problem.power * at.alpha ** (problem.power - 1)
-        unit = np.array((value, value, by_a, by_b, by_c)) * ((lead,), (steep,), (lead,), (lead,), (lead,))
+        by_alpha = [steep * each for each in value]
+        value = [lead * each for each in value]
         # The linear part nu alpha (a + C b + D c) T; T is the first column.
         linear = problem.linear * at.alpha
         slope = problem.linear * (response.a + problem.size * response.b + problem.patches * response.c)
-        unit[:, 0] += (at.alpha * slope, slope, linear, linear * problem.size, linear * problem.patches)
-        return unit[0], np.concatenate([unit[1:2], np.array(self.response_slopes(at)) @ unit[2:]])
+        value[0] += at.alpha * slope
+        by_alpha[0] += slope
+        slopes = [by_alpha]
+        for da, db, dc in self._response_slopes(attention):
+            along = [lead * (da * x + db * y + dc * z) for x, y, z in zip(by_a, by_b, by_c, strict=True)]
+            along[0] += linear * (da + problem.size * db + problem.patches * dc)
+            slopes.append(along)
+        return np.array(value), np.array(slopes)
 
 
 class _Column(NamedTuple):
