@@ -9,6 +9,6 @@ def number(value: float, digits: int = 4) -> str:
     if "e+" in text and abs(value) < 1e6:
         text = f"{float(text):.0f}"
     if "e" in text:
-        digits, exponent = text.split("e")
-        text = f"{digits}e{int(exponent)}"
+        leading, exponent = text.split("e")
+        text = f"{leading}e{int(exponent)}"
     return text.replace("-", "\u2212")
