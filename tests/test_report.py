@@ -168,8 +168,19 @@ def test_larger_set_ups_are_in_the_readme_only_where_the_default_is_not(tmp_path
     assert re.findall("^## (.*): holds", details, re.MULTILINE) == ["lem4.1 --full", "thm4.2", "thm4.2 --full"]
 
 
+ROOT = Path(__file__).parent.parent
+
+
+@pytest.mark.parametrize(
+    "name", [path.relative_to(ROOT).as_posix() for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"))]
+)
+def test_what_a_document_links_to_is_there(name: str) -> None:
+    document = ROOT / name
+    for target in re.findall(r"\]\(([^)#\s]+)", document.read_text()):
+        assert "://" in target or (document.parent / target).exists(), target
+
+
 @pytest.mark.parametrize("name", readme.DOCUMENTS)
 def test_the_projects_documents_agree_with_its_results(name: str) -> None:
-    root = Path(__file__).parent.parent
-    text = (root / name).read_text()
-    assert readme.rendered(text, root / "results") == text
+    text = (ROOT / name).read_text()
+    assert readme.rendered(text, ROOT / "results") == text
