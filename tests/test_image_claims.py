@@ -11,7 +11,15 @@ import torch
 
 from tessella.claims import catalogue, equivariance, fig1a, fig5, fig6, fig7, layers, parametrisation
 from tessella.claims.claim import Context, Verdict
-from tessella.claims.image_training import ImageSetup, column, compiling, earlier_records, paired, small_digits
+from tessella.claims.image_training import (
+    EncodingSetup,
+    ImageSetup,
+    column,
+    compiling,
+    earlier_records,
+    paired,
+    small_digits,
+)
 from tessella.claims.learnt_locality import read_layers
 from tessella.claims.throughput import images_per_second
 from tessella.images.digits import digits
@@ -21,6 +29,7 @@ from tessella.probe.locality import cosines
 from tessella.probe.mean_attention import mean_attention
 from tessella.report.page import content
 from tessella.runs.environment import environment
+from tessella.training.network import build
 from tessella.training.recipe import Recipe
 
 TINY = ViTShape(image=8, patch=2, channels=1, dim=8, depth=1, heads=2, hidden=8)
@@ -73,6 +82,17 @@ def test_the_recipe_follows_the_data_and_a_shorter_schedule_keeps_its_share_of_w
     assert elsewhere.recipe == dataclasses.replace(small_digits(), data="folder")
     short = ImageSetup(data="cifar100", epochs=20).recipe
     assert (short.epochs, short.warmup) == (20, 2.0)
+
+
+def test_encodings_begin_small_where_it_is_asked_what_they_have_learnt() -> None:
+    setup = EncodingSetup()
+    assert setup.recipe_with("vanilla").spread == 0.02
+    assert setup.recipe_with("positional") == setup.recipe.with_attention("matrix")
+    assert EncodingSetup(spread=None).recipe_with("vanilla") == setup.recipe
+    model = build(setup.recipe_with("vanilla"), 0)
+    assert isinstance(model, ViT)
+    assert model.positions is not None
+    assert float(model.positions.detach().std()) == pytest.approx(0.02, rel=0.1)
 
 
 def test_columns_follow_the_seeds_and_pairs_share_one() -> None:
@@ -311,3 +331,10 @@ def test_speeds_of_other_batches_are_not_compared() -> None:
     other = dataclasses.replace(tiny_recipe(), batch=128)
     with pytest.raises(ValueError, match="recipes: got b with batch 128 and 8 pixels, expected 256 and 8"):
         images_per_second({"a": tiny_recipe(), "b": other}, 1, 1, "cpu")
+
+
+def test_a_run_that_its_folder_holds_keeps_the_time_that_it_took(tmp_path: Path) -> None:
+    setup = fig7.Setup(recipe=tiny_recipe(), attentions=("vanilla",))
+    first, second = (fig7.measure(setup, Context(seeds=1, folder=tmp_path)) for _ in range(2))
+    for name in ("seconds", "compile_seconds", "images_per_second", "accuracy"):
+        assert second.details["runs"][0][name] == first.details["runs"][0][name] != 0

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from tessella.claims.claim import Bar, Claim, Context, Findings
-from tessella.claims.image_training import ImageSetup, Job, Record, column, records_grid, run_jobs
+from tessella.claims.image_training import EncodingSetup, Job, Record, column, records_grid, run_jobs
 from tessella.claims.learnt_locality import checked_vit, encodings, grid_of, prefix_of, read_layers, scores_locality
 from tessella.models.positional_attention import PositionalMixing
 from tessella.probe.locality import chance, figure_1a, nearest_adjacent, normalised
@@ -25,7 +25,7 @@ SIDES = ("vanilla", "positional")
 
 
 @dataclass(frozen=True)
-class Setup(ImageSetup):
+class Setup(EncodingSetup):
     attentions: tuple[str, ...] = SIDES
 
 
@@ -79,7 +79,7 @@ def measure(setup: Setup, context: Context) -> Findings:
         return numbers
 
     jobs = [
-        Job({"attention": side}, setup.recipe.with_attention(side), seed)
+        Job({"attention": side}, setup.recipe_with(side), seed)
         for seed in setup.seeds(context)
         for side in setup.attentions
     ]

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tessella.claims.claim import Bar, Claim, Context, Findings
-from tessella.claims.image_training import ImageSetup, Job, Record, column, run_jobs, splits
+from tessella.claims.image_training import EncodingSetup, Job, Record, column, run_jobs, splits
 from tessella.claims.learnt_locality import encodings, grid_of
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.probe.locality import chance, cosines, nearest_adjacent, put_back
@@ -23,7 +23,7 @@ from tessella.training.recipe import Recipe
 
 
 @dataclass(frozen=True)
-class Setup(ImageSetup):
+class Setup(EncodingSetup):
     networks: tuple[str, ...] = ("vit", "small_resnet", "small_vgg")
     """`vit`, `positional` (the same with positional attention), or names of `tessella.models.convolutional`."""
     cells: tuple[int, ...] = (2, 8)
@@ -35,10 +35,10 @@ class Setup(ImageSetup):
 def recipe_of(setup: Setup, network: str, cell: int, seed: int) -> Recipe:
     """The set-up's recipe for one network; each seed has permutations of its own."""
     shape = dataclasses.replace(setup.recipe.shape, patch=setup.patch)
-    recipe = dataclasses.replace(setup.recipe, shape=shape, shuffle_cell=cell, shuffle_seed=seed)
+    changes: dict[str, Any] = {"shape": shape, "shuffle_cell": cell, "shuffle_seed": seed}
     if network in ("vit", "positional"):
-        return recipe.with_attention("vanilla" if network == "vit" else network)
-    return dataclasses.replace(recipe.with_attention("vanilla"), model=network, drop_path=0.0)
+        return dataclasses.replace(setup.recipe_with("vanilla" if network == "vit" else network), **changes)
+    return dataclasses.replace(setup.recipe.with_attention("vanilla"), model=network, drop_path=0.0, **changes)
 
 
 def measured(setup: Setup, records: Sequence[Record]) -> dict[str, list[float]]:

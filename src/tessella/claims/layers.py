@@ -18,7 +18,16 @@ from jaxtyping import Float
 from torch import Tensor
 
 from tessella.claims.claim import Bar, Claim, Context, Findings
-from tessella.claims.image_training import ImageSetup, Job, Record, column, records_grid, run_jobs, small_digits, splits
+from tessella.claims.image_training import (
+    EncodingSetup,
+    Job,
+    Record,
+    column,
+    records_grid,
+    run_jobs,
+    small_digits,
+    splits,
+)
 from tessella.claims.learnt_locality import attention_locality, checked_vit, encodings, grid_of
 from tessella.images.augmentation import NONE, Augmenter
 from tessella.images.image_set import ImageSet
@@ -37,7 +46,7 @@ def deeper(recipe: Recipe, depth: int) -> Recipe:
 
 
 @dataclass(frozen=True)
-class Setup(ImageSetup):
+class Setup(EncodingSetup):
     attentions: tuple[str, ...] = SIDES
     states: int = 9
     """How many states of a training are looked at, the more of them the earlier."""
@@ -120,9 +129,8 @@ def measure(setup: Setup, context: Context) -> Findings:
             "steps": found.steps, "encodings": found.encodings, "by_layer": found.by_layer, "by_head": found.by_head
         }  # fmt: skip
 
-    recipe = replace(setup.recipe, snapshots=setup.states)
     jobs = [
-        Job({"attention": side}, recipe.with_attention(side), seed)
+        Job({"attention": side}, replace(setup.recipe_with(side), snapshots=setup.states), seed)
         for seed in setup.seeds(context)
         for side in setup.attentions
     ]
