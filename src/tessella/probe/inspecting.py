@@ -126,15 +126,12 @@ class _Reading:
         sums, outputs = self._passed(self.tower, self.stream.batches(self.batch), examples, "attention", count)
         values = self._values(sums, self.found)
         images = sums[0].units // sums[0].place.windows
-        output_images = min(output_count, images)
         if output_count:
             moved = self._moved(self.tower, [each.mean_attention() for each in sums], output_count, "replacing heads")
             for row, change in zip(values, moved, strict=True):
                 row["change of the output"] = change
-        shown_images = {"": images, "change of the head": min(images, self.asked.head_images)}
-        shown_chance = {"": min(images, chance_count), "change of the head": min(images, chance_count)}
-        shown_images["change of the output"] = shown_chance["change of the output"] = output_images
-        shown_chance["change of the output"] = min(output_images, 1)
+        seen = self._seen_by(images, min(output_count, images))
+        seen_by_chance = self._seen_by(min(images, chance_count), min(output_count, 1))
         first = self.places[0]
         return Inspection(
             name=name or self.subject.name,
@@ -158,11 +155,15 @@ class _Reading:
                 for each in sums
             ),
             encodings=encodings(self.found, fresh, self.partition if first.windows == 1 else None),
-            measures=measures.measured(values, chance, measures.highest(sums), shown_images, shown_chance),
+            measures=measures.measured(values, chance, measures.highest(sums), seen, seen_by_chance),
             examples=self._examples(sums, outputs, examples),
             images=images,
             step=self.subject.step,
         )
+
+    def _seen_by(self, images: int, replaced: int) -> dict[str, int]:
+        """How many images each measure comes from; "" stands for those that are not named."""
+        return {"": images, "change of the head": min(images, self.asked.head_images), "change of the output": replaced}
 
     def _subsets(self, count: int | None) -> tuple[int, int]:
         """How many images random weights see, and how many heads are replaced on."""
@@ -180,7 +181,7 @@ class _Reading:
         """The measures of random weights; their sums are gone before the model's own are made."""
         kept = [each.parameter for each in self.found if each.kind == "sin-cos" and each.parameter is not None]
         model = self.subject.fresh(self.seed) if self.subject.fresh else randomised(self.tower.model, self.seed, kept)
-        fresh = Tower(model.to(self.tower.device), self.tower.library)
+        fresh = Tower(model.to(self.tower.device, self.tower.dtype), self.tower.library)
         with fresh.reading():
             found = positional_encodings.read(model, self.all_places)
             sums, _ = self._passed(fresh, self.stream.first(count, self.batch), 0, "random weights", count)
@@ -232,6 +233,7 @@ class _Reading:
             if similar is not None and found[0].grid != place.grid:
                 similar = None
             row = measures.streamed(each)
+            each.drop_products()
             blocks = self.partition if self.partition is not None and place.windows == 1 else small_blocks(place.grid)
             rows.append(row | measures.of_mean(each.mean_attention(), len(place.prefix), place.grid, blocks, similar))
         return rows

@@ -51,7 +51,7 @@ class LayerSums:
 
     def __init__(self, place: Place, device: torch.device, examples: int = 0, moved_images: int = 0):
         heads, tokens = place.heads, place.tokens
-        self.place, self.units = place, 0
+        self.place, self.units, self._divided = place, 0, False
         self.attention = torch.zeros(heads, tokens, tokens, device=device)
         self.per_head = torch.zeros(4, heads, dtype=torch.float64, device=device)
         """Distance, entropy and diversity, and the squared deviation from uniform attention."""
@@ -67,6 +67,7 @@ class LayerSums:
 
     def add(self, call: Call) -> None:
         """Adds a batch."""
+        assert not self._divided, "images are added before their mean is taken"
         units, heads, tokens = call.shape
         if (heads, tokens) != (self.place.heads, self.place.tokens) or units % self.place.windows:
             raise ValueError(
@@ -115,7 +116,16 @@ class LayerSums:
         self.value_value[heads] += by_head @ by_head.transpose(1, 2)
 
     def mean_attention(self) -> Float[Tensor, "heads tokens tokens"]:
-        return self.attention / self.units
+        """Over all images. The sum is divided where it lies, since there may be no room for a second one."""
+        if not self._divided:
+            self.attention /= self.units
+            self._divided = True
+        return self.attention
+
+    def drop_products(self) -> None:
+        """Gives back the memory of what only `change of the head` is made from."""
+        self.answer_value = self.value_value = self.attention.new_zeros(self.place.heads, 0, 0)
+        self.moved_units = 0
 
 
 def _entropy(weights: Float[Tensor, "*batch tokens"]) -> Float[Tensor, "*batch"]:

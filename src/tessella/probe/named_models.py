@@ -139,13 +139,10 @@ def _transformers(path: Path, config: dict[str, Any], weights: str | Path | None
         names = sorted(map(str, info.get("missing_keys") or info["mismatched_keys"]))[:3]
         raise ValueError(f"weights: {path} does not fit {wanted}: {', '.join(wrong)} ({', '.join(names)})")
 
-    def fresh(seed: int) -> nn.Module:
-        return tower(_seeded(lambda: type(made)(made.config), seed)).model
-
     wanted_sight = _processor_sight(path, made)
     if size is not None:
         wanted_sight = Sight(size, wanted_sight.channels, wanted_sight.mean, wanted_sight.deviation, wanted_sight.known)
-    return _subject(made, path.resolve().name, weights, state, fresh, wanted_sight, "the folder's")
+    return _subject(made, path.resolve().name, weights, state, None, wanted_sight, "the folder's")
 
 
 def _exported(path: Path, weights: str | Path | None) -> Subject:
@@ -180,7 +177,7 @@ def _subject(
     name: str,
     weights: str | Path | None,
     state: dict[str, Tensor],
-    fresh: Callable[[int], nn.Module],
+    fresh: Callable[[int], nn.Module] | None,
     wanted: Sight | None,
     source: str = "the library's pretrained ones",
 ) -> Subject:
