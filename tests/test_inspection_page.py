@@ -481,3 +481,20 @@ def test_the_pages_of_the_documentation_work(browser: Any, page: Path) -> None:
             folder.mkdir(parents=True, exist_ok=True)
             clip = {"x": 0, "y": 0, "width": 1280, "height": height}
             opened.view.screenshot(path=folder / f"inspection-{page.stem}.png", full_page=True, clip=clip)
+
+
+@pytest.mark.browser
+def test_where_queries_are_left_out_the_nearest_that_is_kept_is_shown(
+    browser: Any, tmp_path: Path, after: Inspection
+) -> None:
+    small = dataclasses.replace(after, step=None)
+    for page in visit(browser, write_page([small], tmp_path, limit=4000)):
+        assert "every second row and column of patches can be chosen" in page.view.inner_text("#attention")
+        page.point("photo", 0.95, 0.8, press=True)
+        assert "the patch at row 3, column 5 attends" in page.status()
+        tops, numbers = levels_of(after.examples[0].attention[0][0, 1 + 2 * 6 + 4][None].numpy(), 31)
+        best = int(weights_of(tops, numbers, 31)[0, 1:].argmax())
+        assert f"to the patch at row {best // 6 + 1}, column {best % 6 + 1}" in page.status()
+        page.view.locator(".photo canvas").focus()
+        page.view.keyboard.press("ArrowLeft")
+        assert "the patch at row 3, column 3 attends" in page.status()
