@@ -22,6 +22,7 @@ from tessella.claims.image_training import (
 )
 from tessella.claims.learnt_locality import read_layers
 from tessella.claims.throughput import images_per_second
+from tessella.cli.fields import changed
 from tessella.images.digits import digits
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.models.vit import ViT, ViTShape
@@ -134,8 +135,8 @@ def test_earlier_runs_are_counted_and_not_made_again(tmp_path: Path) -> None:
     assert whole.findings.measured["vanilla"] == first.findings.measured["vanilla"]
     assert set(trained) == {"positional-seed0", "positional-seed1"}
     # Another recipe is another run.
-    changed = dataclasses.replace(tiny_recipe(), rate=1e-3)
-    setup = fig7.Setup(recipe=changed, attentions=("vanilla",), earlier=(str(path),))
+    faster = dataclasses.replace(tiny_recipe(), rate=1e-3)
+    setup = fig7.Setup(recipe=faster, attentions=("vanilla",), earlier=(str(path),))
     again = verdict("fig7", setup, Context(seeds=1))
     assert again.findings.details["runs"][0]["recipe"]["rate"] == 1e-3
 
@@ -158,6 +159,18 @@ def test_a_side_alone_is_held_against_its_own_bars() -> None:
         "vanilla": (">=", 68.0), "vanilla_seconds": ("<=", 240.0), "positional_seconds": ("<=", 150.0),
         "difference": (">=", -0.5),
     }  # fmt: skip
+
+
+def test_presets_take_the_place_of_the_datas_recipe_and_of_its_bars() -> None:
+    in_order = changed(fig7.Setup(), ["data=cifar100", "preset=cifar100_small", "recipe.epochs=3"])
+    assert in_order.recipe.name == "cifar100_small" and in_order.recipe.epochs == 3
+    assert changed(fig7.Setup(), ["preset=cifar100_small", "data=cifar100"]).recipe.name == "cifar100_small"
+    bars = {bar.measurement: (bar.relation, bar.limit) for bar in fig7.bars(in_order)}
+    assert bars == {"vanilla": (">=", 20.0), "difference": (">=", -0.5)}  # none of them the GPU's
+    with pytest.raises(ValueError, match="preset: got 'small', expected one of digits, cifar10, "):
+        fig7.Setup(preset="small")
+    with pytest.raises(ValueError, match="preset: got cifar100_small, which is for cifar100, but data is digits"):
+        fig7.measure(fig7.Setup(preset="cifar100_small"), Context(seeds=1))
 
 
 def test_what_the_theory_predicts_needs_both_conditions() -> None:

@@ -46,17 +46,20 @@ def measure(setup: Setup, context: Context) -> Findings:
 
 
 def bars(setup: Setup) -> tuple[Bar, ...]:
-    """CIFAR-100's ask for an accuracy and for times on one GPU; other data for a tie alone."""
-    if setup.data == "cifar100":
-        asked = {
-            "vanilla": (Bar("vanilla", ">=", 68.0), Bar("vanilla_seconds", "<=", 240.0)),
-            "positional": (Bar("positional_seconds", "<=", 150.0),),
-        }
-        tie = Bar("difference", ">=", -0.5)
-    else:
-        asked = {"vanilla": (Bar("vanilla", ">=", 90.0),) if setup.data == "digits" else (), "positional": ()}
-        tie = Bar("difference", ">=", -1.0)
-    listed = [bar for side in setup.attentions for bar in asked[side]]
+    """What is asked of a set-up. CIFAR-100's own recipe must reach an accuracy, in a time on one GPU.
+
+    A smaller preset must have learnt something, and no set-up on CIFAR-100 may lose by more than half a point.
+    """
+    asked: dict[str, tuple[Bar, ...]] = {}
+    if setup.data == "cifar100" and setup.preset in (None, "cifar100"):
+        asked["vanilla"] = (Bar("vanilla", ">=", 68.0), Bar("vanilla_seconds", "<=", 240.0))
+        asked["positional"] = (Bar("positional_seconds", "<=", 150.0),)
+    elif setup.data == "cifar100":
+        asked["vanilla"] = (Bar("vanilla", ">=", 20.0),)
+    elif setup.data == "digits":
+        asked["vanilla"] = (Bar("vanilla", ">=", 90.0),)
+    tie = Bar("difference", ">=", -0.5 if setup.data == "cifar100" else -1.0)
+    listed = [bar for side in setup.attentions for bar in asked.get(side, ())]
     return (*listed, tie) if set(SIDES) <= set(setup.attentions) else tuple(listed)
 
 

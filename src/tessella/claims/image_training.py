@@ -51,6 +51,12 @@ def own_recipe(data: str, otherwise: Recipe) -> Recipe:
     return next((recipe for recipe in made if recipe.data == data), dataclasses.replace(otherwise, data=data))
 
 
+def _named(preset: str) -> Recipe:
+    if preset not in RECIPES:
+        raise ValueError(f"preset: got {preset!r}, expected one of {', '.join(RECIPES)}")
+    return RECIPES[preset]()
+
+
 @dataclass(frozen=True)
 class ImageSetup:
     """Which data, which recipe, and which seeds. A claim's own set-up adds to it."""
@@ -59,6 +65,8 @@ class ImageSetup:
     """A data set by name; where it lies is for the command line to say (`--data cifar100=PATH`)."""
     recipe: Recipe = field(default_factory=small_digits)
     """It follows the data: where they differ the data's own recipe takes its place, or this one where it has none."""
+    preset: str | None = None
+    """A recipe by name, in the place of the data's own; it must be for this data."""
     epochs: int | None = None
     """In the place of the recipe's, where it is given."""
     first_seed: int = 0
@@ -67,6 +75,10 @@ class ImageSetup:
     """Files that `--json` or `--save` wrote; runs of the same recipe and seed that they hold are not made again."""
 
     def __post_init__(self) -> None:
+        if self.preset is not None and self.recipe.name != self.preset:
+            named = _named(self.preset)
+            if named.data == self.data:  # the data may be said after the preset: `splits` has the last word
+                object.__setattr__(self, "recipe", named)
         if self.data != self.recipe.data:
             object.__setattr__(self, "recipe", own_recipe(self.data, self.recipe))
         if self.epochs is not None:
@@ -111,6 +123,9 @@ class Job:
 
 def splits(setup: ImageSetup, context: Context) -> tuple[ImageSet, ImageSet]:
     """What is learnt from and what is held out."""
+    if setup.preset is not None and _named(setup.preset).data != setup.data:
+        asked = _named(setup.preset).data
+        raise ValueError(f"preset: got {setup.preset}, which is for {asked}, but data is {setup.data}")
     return _loaded(setup.data, context.data)
 
 
@@ -140,7 +155,7 @@ def run_jobs(
             continue
         tell = context.part(number, len(jobs), job.name)
         tell(0.0, "")
-        folder = None if context.folder is None else context.folder / claim_id / setup.data / job.name
+        folder = None if context.folder is None else context.folder / claim_id / (setup.preset or setup.data) / job.name
         started = time.perf_counter()
         trained = train(
             fitted.recipe,
