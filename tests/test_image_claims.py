@@ -163,7 +163,8 @@ def test_a_side_alone_is_held_against_its_own_bars() -> None:
 
 def test_presets_take_the_place_of_the_datas_recipe_and_of_its_bars() -> None:
     in_order = changed(fig7.Setup(), ["data=cifar100", "preset=cifar100_small", "recipe.epochs=3"])
-    assert in_order.recipe.name == "cifar100_small" and in_order.recipe.epochs == 3
+    assert in_order.recipe.name == "cifar100_small"
+    assert in_order.recipe.epochs == 3
     assert changed(fig7.Setup(), ["preset=cifar100_small", "data=cifar100"]).recipe.name == "cifar100_small"
     bars = {bar.measurement: (bar.relation, bar.limit) for bar in fig7.bars(in_order)}
     assert bars == {"vanilla": (">=", 20.0), "difference": (">=", -0.5)}  # none of them the GPU's
