@@ -133,6 +133,19 @@ def test_huge_logits_and_margins_do_not_overflow() -> None:
         assert np.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("alpha", [1e-3, 0.05, 2.0])
+def test_a_law_of_several_slices_has_the_loss_of_the_whole_and_its_slopes(alpha: float) -> None:
+    # At alpha = 2 the exponential of some margins overflows and of others it does not.
+    idealized = Idealized(IdealizedProblem(1_000, 4, 9 / 996, 3, 1e-6, 2.0))
+    at = np.array([alpha, 0.5, -0.01])
+    assert idealized.law.states > 10_000
+    loss, gradient = idealized.loss_and_gradient(Scalars(*at))
+    assert loss == pytest.approx(idealized.loss(Scalars(*at)), rel=1e-12)
+    for index, step in enumerate(np.diag([1e-6 * alpha, 1e-5, 1e-5])):
+        slope = (idealized.loss(Scalars(*(at + step))) - idealized.loss(Scalars(*(at - step)))) / (2 * step[index])
+        assert gradient[index] == pytest.approx(slope, rel=1e-4, abs=1e-9)
+
+
 def test_a_world_with_hugely_many_spurious_features_is_sampled_within_its_standard_errors() -> None:
     problem = IdealizedProblem(64, 4, 1.0, 3, 1e-2, 2.0)
     at = Scalars(0.05, 0.2, 0.0)

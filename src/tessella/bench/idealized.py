@@ -3,9 +3,10 @@
     tessella bench idealized --json -
 
 The peer has its 2,000 samples of X in memory already and is charged only for the loss and gradient on them, by the
-closed form in slices or by autograd, in float32 or float64, whichever is fastest. Trajectories start from nothing:
-the law is built, the flow is solved through all three events down to a loss of 1e-4, and the events are detected.
-The last cases ask how dense the spurious features may be.
+closed form in slices or by autograd, in float32 or float64, whichever is fastest. The floor is what every state needs:
+to be multiplied by the coefficients once and by its share once, one exponential and one logarithm. Trajectories start
+from nothing: the law is built, the flow is solved through all three events down to a loss of 1e-4, and the events are
+detected. The last cases ask how dense the spurious features may be.
 """
 
 from __future__ import annotations
@@ -32,15 +33,24 @@ DENSE = ((196, 16), (64, 8), (64, 16), (1_000_000, 100), (1_000_000, 1_000))
 """(D, lambda) of the dense laws."""
 
 _AT_A_TIME = 100
+_COLUMNS = 6
+"""Numbers a state for p = 3."""
 
 
 def monte_carlo_case(repeats: int, samples: int = 2_000, expected: float = 4.0) -> Case:
     """One loss and gradient at D = d = 196, C = 4."""
     problem = IdealizedProblem(196, 4, expected / 192, 3, 1e-2, 2.0)
     idealized, at = Idealized(problem), Scalars(0.08, 0.5, -0.01)
+    states = np.random.default_rng(0).random((_COLUMNS, idealized.law.states))
+    coefficients, margins = np.ones(_COLUMNS), idealized.margins(at)
+
+    def floor() -> object:
+        return coefficients @ states, np.exp(margins), np.log(states[0]), states @ margins
+
     # Ours is timed in the same rounds as its peers, a hundred at a time: one alone is about as short as a timer's tick.
     calls: dict[str, Callable[[], object]] = {
-        "ours": lambda: [idealized.loss_and_gradient(at) for _ in range(_AT_A_TIME)]
+        "ours": lambda: [idealized.loss_and_gradient(at) for _ in range(_AT_A_TIME)],
+        "floor": lambda: [floor() for _ in range(_AT_A_TIME)],
     }
     for dtype in (torch.float32, torch.float64):
         partition = Partition.blocks(14, 14, 2, 2)
@@ -60,7 +70,7 @@ def monte_carlo_case(repeats: int, samples: int = 2_000, expected: float = 4.0) 
         name = str(dtype).removeprefix("torch.")
         calls |= {f"closed form, {name}": closed, f"autograd, {name}": autograd}
     peers = side_by_side(calls, "cpu", repeats)
-    ours_ms = peers.pop("ours") / _AT_A_TIME
+    ours_ms, floor_ms = peers.pop("ours") / _AT_A_TIME, peers.pop("floor") / _AT_A_TIME
     peer, peer_ms = min(peers.items(), key=lambda item: item[1])
     losses = np.logaddexp(0.0, -idealized.margins(at))
     mean = idealized.law.mass @ losses
@@ -69,6 +79,7 @@ def monte_carlo_case(repeats: int, samples: int = 2_000, expected: float = 4.0) 
         ours_ms,
         f"Monte Carlo on {samples} samples of X in memory, {peer}",
         peer_ms,
+        floor_ms,
         more={
             "states": idealized.law.states,
             "lost": idealized.law.lost,

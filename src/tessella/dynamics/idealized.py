@@ -7,7 +7,8 @@ carries D sum_j S_ij <v, X_j> = alpha (a s_i + b t + c T), where
 
 so F = sum_i sigma(alpha (a s_i + b t_l(i) + c T)) is linear in the products T^e P_r and T^e R_r of the power sums
 (`set_law`), with coefficients that are polynomials in alpha, a, b, c. A loss and its gradient are then two products
-with one matrix that has a column for each state and, for p = 3, six rows.
+with one matrix that has a column for each state and, for p = 3, six rows; between the two stand one exponential and
+one logarithm a state.
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ from jaxtyping import Float
 from scipy import special
 
 from tessella.dynamics.set_law import SetLaw, power_sums, set_law
+
+_AT_A_TIME = 8192
+"""States in a slice: what a pass over them makes stays in the cache, and a large law is read from memory once."""
+_OVERFLOWING = 700.0
+"""The exponential of more than 709 is no longer a number."""
 
 
 class Scalars(NamedTuple):
@@ -85,14 +91,22 @@ class Idealized:
         expected = (problem.patches, problem.size, problem.spurious, problem.power)
         if (self.law.patches, self.law.size, self.law.spurious, self.law.power) != expected:
             raise ValueError(f"law: got one of another problem, expected D, C, q, p = {expected}")
-        self._terms, columns = _terms(problem.patches, problem.size, problem.power)
-        self._columns = _state_columns(self.law, columns)
+        self._expansion = _expansion(problem)
+        self._columns = _state_columns(self.law, self._expansion.columns)
+        slices = [slice(first, first + _AT_A_TIME) for first in range(0, self.law.states, _AT_A_TIME)]
+        self._parts = [(self._columns[:, part], self.law.mass[part]) for part in slices]
 
     def attention(self, at: Scalars) -> Attention:
-        """Lambda, Gamma and Xi, with the largest logit taken out so that no exponential overflows."""
-        within, between = self.problem.size - 1, self.problem.patches - self.problem.size
-        top = max(self.problem.diagonal, at.gamma if within else -math.inf, at.rho if between else -math.inf)
-        diagonal, gamma, rho = (math.exp(min(z - top, 0.0)) for z in (self.problem.diagonal, at.gamma, at.rho))
+        """Lambda, Gamma and Xi, with the largest logit taken out so that no exponential overflows.
+
+        Where no entry of A has a value, its weight is 0, so that changing it changes nothing, exactly.
+        """
+        problem, exp = self.problem, math.exp
+        within, between = problem.size - 1, problem.patches - problem.size
+        top = max(problem.diagonal, at.gamma if within else -math.inf, at.rho if between else -math.inf)
+        diagonal = exp(problem.diagonal - top)
+        gamma = exp(at.gamma - top) if within else 0.0
+        rho = exp(at.rho - top) if between else 0.0
         total = diagonal + within * gamma + between * rho
         return Attention(diagonal / total, gamma / total, rho / total)
 
@@ -111,23 +125,18 @@ class Idealized:
 
     def response_slopes(self, at: Scalars) -> tuple[Response, Response]:
         """The derivatives of a, b, c in gamma and in rho, through the softmax."""
-        return self._response_slopes(self.attention(at))
+        attention = self.attention(at)
+        return self._response_slopes(attention, self._response(attention))
 
-    def _response_slopes(self, attention: Attention) -> tuple[Response, Response]:
-        diagonal, within, between = attention
+    def _response_slopes(self, attention: Attention, response: Response) -> tuple[Response, Response]:
+        a, b, c = response
         patches, size = self.problem.patches, self.problem.size
-        slopes = []
-        for entries, weight, gamma, rho in (
-            (size - 1, within, within, 0.0),
-            (patches - size, between, 0.0, between),
-        ):
-            # Where no entry of A has this value, changing it changes nothing, exactly.
-            shared = entries * weight
-            slope = (-diagonal * shared, gamma - within * shared, rho - between * shared) if entries else (0.0,) * 3
-            slopes.append(
-                Response(patches * (slope[0] - slope[1]), patches * (slope[1] - slope[2]), patches * slope[2])
-            )
-        return slopes[0], slopes[1]
+        inside, gained = (size - 1) * attention.within, patches * attention.within
+        outside, spread = (patches - size) * attention.between, patches * attention.between
+        return (
+            Response(-inside * a - gained, -inside * b + gained, -inside * c),
+            Response(-outside * a, -outside * b - spread, -outside * c + spread),
+        )
 
     def margins(self, at: Scalars) -> Float[np.ndarray, " states"]:
         """y F, one a state."""
@@ -145,18 +154,23 @@ class Idealized:
     def loss_and_gradient(self, at: Scalars) -> tuple[float, Float[np.ndarray, " 3"]]:
         """The loss and its derivatives in alpha, gamma and rho."""
         coefficients, slopes = self._coefficients(at)
-        margins = coefficients @ self._columns
-        # log(1 + e^-x) and 1 / (1 + e^x) from one exponential that cannot overflow; log(1 + z) is exact enough, as what
-        # it loses beside log1p is below the rounding of the sum.
-        size = np.abs(margins)
-        faded = np.exp(-size)
-        total = 1.0 + faded
-        np.copyto(faded, 1.0, where=margins < 0)
-        faded /= total
-        faded *= self.law.mass
-        size -= margins
-        loss = self.law.mass @ np.log(total) + (self.law.mass @ size) / 2
-        return float(loss), -(slopes @ (self._columns @ faded))
+        downwards = -coefficients
+        loss, pull = 0.0, np.zeros(len(coefficients))
+        for columns, mass in self._parts:
+            against = downwards @ columns
+            # log(1 + e^x) and 1 / (1 + e^-x) from one exponential, unless it would overflow; what log(1 + z) loses
+            # beside log1p is below the rounding of the sum.
+            if against.max() < _OVERFLOWING:
+                share = np.exp(against, out=against)
+                total = 1.0 + share
+                share /= total
+                losses = np.log(total, out=total)
+            else:
+                losses, share = np.logaddexp(0.0, against), special.expit(against)
+            loss += float(mass @ losses)
+            share *= mass
+            pull += columns @ share
+        return loss, -(slopes @ pull)
 
     def standard_errors(self, at: Scalars) -> tuple[float, Float[np.ndarray, " 3"]]:
         """Of the loss and the gradient under a sampled law; zero under an exact one."""
@@ -196,35 +210,19 @@ class Idealized:
     def _coefficients(self, at: Scalars) -> tuple[Float[np.ndarray, " columns"], Float[np.ndarray, "3 columns"]]:
         """F's coefficients on the columns, and their derivatives in alpha, gamma and rho.
 
-        Plain numbers in lists: there are ten terms for p = 3, and numpy would take longer to start than to add them.
+        F = alpha^p V(a, b, c) + alpha nu (a + C b + D c) T with V homogeneous of degree p: dF/dalpha times alpha / p
+        is F itself but for what it misses of the second part.
         """
         problem = self.problem
         attention = self.attention(at)
         response = self._response(attention)
-        a, b, c = ([z**n for n in range(problem.power + 1)] for z in response)
-        value, by_a, by_b, by_c = ([0.0] * len(self._columns) for _ in range(4))
-        for column, factor, i, j, k in self._terms:
-            value[column] += factor * a[i] * b[j] * c[k]
-            if i:
-                by_a[column] += factor * i * a[i - 1] * b[j] * c[k]
-            if j:
-                by_b[column] += factor * j * a[i] * b[j - 1] * c[k]
-            if k:
-                by_c[column] += factor * k * a[i] * b[j] * c[k - 1]
-        lead, steep = at.alpha**problem.power, problem.power * at.alpha ** (problem.power - 1)
-        by_alpha = [steep * each for each in value]
-        value = [lead * each for each in value]
-        # The linear part nu alpha (a + C b + D c) T; T is the first column.
-        linear = problem.linear * at.alpha
-        slope = problem.linear * (response.a + problem.size * response.b + problem.patches * response.c)
-        value[0] += at.alpha * slope
-        by_alpha[0] += slope
-        slopes = [by_alpha]
-        for da, db, dc in self._response_slopes(attention):
-            along = [lead * (da * x + db * y + dc * z) for x, y, z in zip(by_a, by_b, by_c, strict=True)]
-            along[0] += linear * (da + problem.size * db + problem.patches * dc)
-            slopes.append(along)
-        return np.array(value), np.array(slopes)
+        by_gamma, by_rho = self._response_slopes(attention, response)
+        chain = [response, [at.alpha * each for each in by_gamma], [at.alpha * each for each in by_rho]]
+        slopes = np.array(chain) @ self._expansion.slopes(at.alpha, response)
+        value = slopes[0] * (at.alpha / problem.power)
+        linear = problem.linear * (response.a + problem.size * response.b + problem.patches * response.c)
+        value[0] += (1 - 1 / problem.power) * at.alpha * linear
+        return value, slopes
 
 
 class _Column(NamedTuple):
@@ -239,36 +237,54 @@ _TOTAL = _Column(0, 1, False)
 """T itself, which the linear part of sigma needs; always the first column."""
 
 
-class _Term(NamedTuple):
-    """factor * a^i b^j c^k, a part of the coefficient of one column."""
+class _Expansion(NamedTuple):
+    """F / alpha = sum_i alpha^(p-1) (a s_i + b t + c T)^p + nu (a s_i + b t + c T) as a combination of columns."""
 
-    column: int
-    factor: float
-    i: int
-    j: int
-    k: int
+    power: int
+    columns: list[_Column]
+    monomials: list[list[int]]
+    """The powers of a, b and c in each product of degree p - 1."""
+    weights: Float[np.ndarray, "slopes monomials"]
+    """Of alpha^(p-1) times the monomials, and of 1, in the slopes in a of the columns' coefficients, in b, and in c."""
+
+    def slopes(self, alpha: float, response: Response) -> Float[np.ndarray, "3 columns"]:
+        """The derivatives of the coefficients of F / alpha in a, b and c."""
+        # Plain numbers in lists: for p = 3 there are six monomials, and numpy would take longer to start.
+        a, b, c = ([z**n for n in range(self.power)] for z in response)
+        steep = alpha ** (self.power - 1)
+        products = [steep * a[i] * b[j] * c[k] for i, j, k in self.monomials]
+        return (self.weights @ np.array([*products, 1.0])).reshape(3, -1)
 
 
-def _terms(patches: int, size: int, power: int) -> tuple[list[_Term], list[_Column]]:
+def _expansion(problem: IdealizedProblem) -> _Expansion:
     """sum_i (a s_i + b t + c T)^p, expanded in c T and then in a s_i and b t.
 
     Over a set, s_i^m sums to C for m = 0, to t for odd m and to k for even m.
     """
-    terms: list[_Term] = []
+    power = problem.power
     numbers: dict[_Column, int] = {_TOTAL: 0}
+    monomials = [[i, j, power - 1 - i - j] for i in range(power) for j in range(power - i)]
+    terms: list[tuple[int, float, list[int]]] = []
     for j in range(power + 1):
         for m in range(j + 1):
             factor = float(math.comb(power, j) * math.comb(j, m))
             if j == 0:
-                column, factor = _Column(power - 1, 1, False), factor * patches
+                column, factor = _Column(power - 1, 1, False), factor * problem.patches
             elif m == 0:
-                column, factor = _Column(power - j, j, False), factor * size
+                column, factor = _Column(power - j, j, False), factor * problem.size
             elif m % 2:
                 column = _Column(power - j, j - m + 1, False)
             else:
                 column = _Column(power - j, j - m, True)
-            terms.append(_Term(numbers.setdefault(column, len(numbers)), factor, m, j - m, power - j))
-    return terms, list(numbers)
+            terms.append((numbers.setdefault(column, len(numbers)), factor, [m, j - m, power - j]))
+    weights = np.zeros((3, len(numbers), len(monomials) + 1))
+    weights[:, 0, -1] = problem.linear * np.array([1.0, problem.size, problem.patches])
+    for number, factor, exponents in terms:
+        for letter, exponent in enumerate(exponents):
+            if exponent:
+                lowered = [n - (which == letter) for which, n in enumerate(exponents)]
+                weights[letter, number, monomials.index(lowered)] += factor * exponent
+    return _Expansion(power, list(numbers), monomials, weights.reshape(-1, len(monomials) + 1))
 
 
 def _state_columns(law: SetLaw, columns: list[_Column]) -> Float[np.ndarray, "columns states"]:
