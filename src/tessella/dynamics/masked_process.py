@@ -111,7 +111,7 @@ def evaluate(
     layout, runs = trajectory.layout, trajectory.runs
     device, dtype = layout.member.device, layout.member.dtype
     draws = Draws([r.world for r in runs], [batch] * len(runs), [r.seed for r in runs], device, dtype)
-    own = layout.own[:, :, :, None]
+    own = layout.own[:, :, None]
     excess = loss = torch.zeros(len(runs), dtype=dtype, device=device)
     attended = torch.zeros_like(theta.phi)
     seen_by = torch.zeros_like(theta.phi[..., 0])
@@ -120,13 +120,13 @@ def evaluate(
         passed = forward(theta, layout, sample, trajectory.features, trajectory.keys)
         weight = counted(layout, sample)
         losses = query_losses(passed.area_attention, layout, sample)
-        shown = layout.member @ sample.unmasked.transpose(2, 3)
-        lost = ((shown[..., None] * own).sum(2) == 0).to(dtype)
-        floor = 0.5 * lost * ((own * sample.z.transpose(2, 3)[..., None]) ** 2).sum(2)
+        shown = sample.unmasked @ layout.member.transpose(2, 3)
+        lost = ((shown[..., None] * own).sum(3) == 0).to(dtype)
+        floor = 0.5 * lost * ((own * sample.z[..., None]) ** 2).sum(3)
         loss = loss + (weight * losses).sum((1, 2, 3)) / repeats
         excess = excess + (weight * (losses - floor)).sum((1, 2, 3)) / repeats
         fair = weight * (1 - lost)
-        attended = attended + (fair[:, :, None] * passed.area_attention).sum(3).permute(0, 3, 1, 2)
+        attended = attended + (fair[:, :, :, None] * passed.area_attention).sum(2).permute(0, 3, 1, 2)
         seen_by = seen_by + fair.sum(2).transpose(1, 2)
     area_attention = attended / seen_by.clamp_min(torch.finfo(dtype).tiny)[..., None]
     return Evaluation(excess, loss, (area_attention * layout.own.permute(0, 3, 1, 2)).sum(-1), area_attention)

@@ -6,9 +6,10 @@ lie in the span of e_p v^T and e_p e_q^T, and from Q = 0 so does Q: all that the
     Phi_{p->v} = e_p^T Q v    (feature-position correlation)      and      Ups_{p->q} = e_p^T Q e_q    (position-wise).
 
 Row p of the two is trained by query p alone. The score of key q is 1[q unmasked] z Phi_{p->v} + Ups_{p->q}, so that
-its exponential factorises into one factor for each pair (p, q) and one for each (p, area, image): the sums of
-attention over areas are a matrix product, and so is their gradient. (Derived here; the gradient agrees with autograd
-of `tessella.models.bilinear`.) With A_m the attention on the unmasked patches of area m and n the query's own area,
+its exponential factorises into one factor for each pair (p, q), the same for all images, and one for each (p, area)
+and magnitude. What is left are sums of the first over the unmasked keys of each area, and their gradient the other way
+round: sums of rows, each key read once for each image. (Derived here; the gradient agrees with autograd of
+`tessella.models.bilinear`.) With A_m the attention on the unmasked patches of area m and n the query's own area,
 
     loss of a query = 1/2 [ (1 - A_n)^2 z_n^2 + sum over m != n of A_m^2 z_m^2 ].
 
@@ -19,13 +20,15 @@ the query positions that are trained, any subset of the patches.
 from __future__ import annotations
 
 import functools
-import itertools
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
+
+_embedding_bag = torch.nn.functional.embedding_bag
+"""Sums of weighted rows of a table, one for each bag of indices."""
 
 Keys = Literal["all", "unmasked"]
 """Which tokens the softmax runs over: all of them, as in the model as written, or only the unmasked ones."""
@@ -50,82 +53,49 @@ class Layout:
         return self.member.gather(3, place)
 
     @functools.cached_property
-    def groups(self) -> Groups:
-        """Keys sorted so that few areas share a matrix product."""
-        return Groups.of(self.member)
+    def area(self) -> Int[Tensor, "settings clusters patches"]:
+        """The area of each patch. Padding counts to area 0, where no mask shows it."""
+        return self.member.argmax(2)
 
+    @functools.cached_property
+    def by_area(self) -> Int[Tensor, "settings clusters patches"]:
+        """The patches of each cluster, area after area."""
+        return self.area.argsort(dim=-1, stable=True)
 
-@dataclass(frozen=True)
-class Groups:
-    """The keys of each cluster, area after area, cut into groups of areas that follow each other.
-
-    An area's sum over its keys needs no other keys. Were every area multiplied with all P keys, most of the work
-    would be on zeros; one product for each area would be many small ones. Groups of a few areas lie between.
-    """
-
-    keys: Int[Tensor, "settings clusters groups width"]
-    """The key at each place of a group; key 0 pads, where `member` is 0."""
-    member: Float[Tensor, "settings clusters groups areas width"]
-    """1 where a key of the group lies in an area of the group."""
-    place: Int[Tensor, "settings clusters patches"]
-    """Where each key stands among the groups' places, flattened; any place for padding, whose weight is 0."""
-
-    @classmethod
-    def of(cls, member: Float[Tensor, "settings clusters areas patches"]) -> Groups:
-        """The grouping with the least work, if bringing a key to a place costs as much as 8 areas there."""
-        settings, clusters, areas, patches = member.shape
-        where = member.cpu()
-        sizes = where.sum(-1).long()
-
-        def width(each: int) -> int:
-            return int(sizes.view(settings, clusters, areas // each, each).sum(-1).max())
-
-        divisors = [each for each in range(1, areas + 1) if areas % each == 0]
-        each = min(divisors, key=lambda each: areas // each * width(each) * (each + 8))
-        group, wide = areas // each, width(each)
-        keys = torch.zeros(settings, clusters, group, wide, dtype=torch.long)
-        grouped = torch.zeros(settings, clusters, group, each, wide, dtype=member.dtype)
-        place = torch.zeros(settings, clusters, patches, dtype=torch.long)
-        for s, k, g in itertools.product(range(settings), range(clusters), range(group)):
-            areas_of_group = where[s, k, g * each : (g + 1) * each]
-            inside = areas_of_group.sum(0).nonzero().flatten()
-            keys[s, k, g, : len(inside)] = inside
-            grouped[s, k, g, :, : len(inside)] = areas_of_group[:, inside]
-            place[s, k, inside] = g * wide + torch.arange(len(inside))
-        return cls(keys.to(member.device), grouped.to(member.device), place.to(member.device))
-
-    @property
-    def whole(self) -> bool:
-        """Whether there is one group of all keys, in their own order, so that none needs to be moved."""
-        return self.keys.shape[2] == 1 and self.keys.shape[3] == self.place.shape[2]
+    @functools.cached_property
+    def starts(self) -> Int[Tensor, "settings clusters areas"]:
+        """Where each area starts in `by_area`."""
+        sizes = torch.nn.functional.one_hot(self.area, self.member.shape[2]).sum(2)
+        return sizes.cumsum(-1) - sizes
 
     def sums(
         self,
-        seen: Float[Tensor, "settings clusters groups areasxsamples width"],
+        unmasked: Float[Tensor, "settings clusters samples patches"],
         weights: Float[Tensor, "settings patches rows"],
-    ) -> Float[Tensor, "settings clusters groups areasxsamples rows"]:
-        """For each area and image, the sum of the weights of the keys that are seen."""
-        settings, patches, rows = weights.shape
-        if self.whole:
-            return (seen.flatten(1, 3) @ weights).view(*seen.shape[:4], rows)
-        first = torch.arange(settings, device=weights.device)[:, None, None, None] * patches
-        picked = weights.reshape(-1, rows).index_select(0, (self.keys + first).flatten())
-        return seen @ picked.view(*self.keys.shape, rows)
+    ) -> Float[Tensor, "settings clusters samples areas rows"]:
+        """For each image and area, the sum of the weights of the keys that are seen."""
+        settings, clusters, samples, patches = unmasked.shape
+        first = torch.arange(settings, device=weights.device)[:, None, None] * patches
+        keys = (self.by_area + first)[:, :, None].expand_as(unmasked)
+        shown = unmasked.gather(-1, self.by_area[:, :, None].expand_as(unmasked))
+        images = torch.arange(settings * clusters * samples, device=weights.device) * patches
+        starts = images.view(settings, clusters, samples, 1) + self.starts[:, :, None]
+        table = weights.reshape(-1, weights.shape[-1])
+        found = _embedding_bag(keys.flatten(), table, starts.flatten(), mode="sum", per_sample_weights=shown.flatten())
+        return found.view(*starts.shape, -1)
 
     def spread(
         self,
-        seen: Float[Tensor, "settings clusters groups areasxsamples width"],
-        worth: Float[Tensor, "settings clusters groups areasxsamples rows"],
+        unmasked: Float[Tensor, "settings clusters samples patches"],
+        worth: Float[Tensor, "settings clusters samples areasandmasked rows"],
     ) -> Float[Tensor, "settings patches rows"]:
-        """For each key, the sum of what it is worth to the areas and images that see it: the transpose of `sums`."""
-        settings, clusters, group, wide = self.keys.shape
-        rows = worth.shape[-1]
-        if self.whole:
-            return seen.flatten(1, 3).transpose(1, 2) @ worth.flatten(1, 3)
-        found = (seen.transpose(3, 4) @ worth).reshape(-1, rows)
-        first = torch.arange(settings * clusters, device=found.device).view(settings, clusters, 1) * (group * wide)
-        picked = found.index_select(0, (self.place + first).flatten())
-        return picked.view(settings, clusters, -1, rows).sum(1)
+        """For each key, the sum over images of what its area is worth there, or, where it is masked, the last entry."""
+        settings, _, _, patches = unmasked.shape
+        kinds, rows = worth.shape[3:]
+        images = torch.arange(unmasked[..., 0].numel(), device=worth.device).view(*unmasked.shape[:3], 1)
+        place = torch.where(unmasked > 0, self.area[:, :, None], kinds - 1).add_(images * kinds)
+        bags = place.permute(0, 3, 1, 2).reshape(settings * patches, -1)
+        return _embedding_bag(bags, worth.view(-1, rows), mode="sum").view(settings, patches, rows)
 
 
 @dataclass(frozen=True)
@@ -141,7 +111,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Correlations:
-    """The parameters."""
+    """The parameters. In memory the rows stand last, in `zeros` and in every gradient: passes run along them."""
 
     phi: Float[Tensor, "settings rows clusters areas"]
     ups: Float[Tensor, "settings rows patches"]
@@ -151,9 +121,8 @@ class Correlations:
         """Q = 0, where training starts."""
         settings, clusters, areas, patches = layout.member.shape
         rows = layout.rows.shape[1]
-        return cls(
-            layout.member.new_zeros(settings, rows, clusters, areas), layout.member.new_zeros(settings, rows, patches)
-        )
+        phi = layout.member.new_zeros(settings, clusters, areas, rows).permute(0, 3, 1, 2)
+        return cls(phi, layout.member.new_zeros(settings, patches, rows).transpose(1, 2))
 
     def minus(self, gradient: Correlations, rate: Float[Tensor, " settings"]) -> Correlations:
         """One step of gradient descent."""
@@ -166,49 +135,50 @@ class Correlations:
 class Forward:
     """What a pass computes: attention on areas, and the factors of it that the gradient needs again."""
 
-    area_attention: Float[Tensor, "settings clusters areas samples rows"]
+    area_attention: Float[Tensor, "settings clusters samples areas rows"]
     """A_m, the attention of each query on the unmasked patches of each area."""
-    factor: Float[Tensor, "settings clusters areas samplesorone rows"]
-    """exp(z Phi), what an unmasked key of the area gains over a masked one."""
+    factor: Float[Tensor, "settings clusters samplesorone areas rows"]
+    """exp(z Phi), what an unmasked key of the area gains, over the greatest of them and of a masked key's 1."""
+    masked_factor: Float[Tensor, "settings clusters samplesorone rows"] | None
+    """The 1 of a masked key, over the same; None where masked keys are dropped."""
     inverse: Float[Tensor, "settings clusters samples rows"]
-    """1/D, with D the softmax's denominator."""
+    """1/D, with D the softmax's denominator over that greatest factor."""
     position: Float[Tensor, "settings patches rows"]
-    """exp(Ups), up to a factor for each row that cancels."""
-    seen: Float[Tensor, "settings clusters groups areasxsamples width"]
-    """1 where an image shows a key that lies in the area, in the groups' order."""
-
-
-def _by_area(z: Float[Tensor, "settings clusters samples areas"]) -> Float[Tensor, "settings clusters areas samples 1"]:
-    return z.transpose(2, 3).contiguous()[..., None]
+    """exp(Ups), over the greatest of a row."""
 
 
 def forward(theta: Correlations, layout: Layout, sample: Sample, features: bool = True, keys: Keys = "all") -> Forward:
-    """Attention of every row on every area. `features=False` is position-only attention: Phi is left out."""
-    settings, clusters, areas, _ = layout.member.shape
-    samples, rows, groups = sample.unmasked.shape[2], theta.ups.shape[1], layout.groups
-    place = groups.keys[:, :, :, None, :].expand(-1, -1, -1, samples, -1)
-    shown = sample.unmasked[:, :, None].expand(-1, -1, place.shape[2], -1, -1)
-    seen = (shown.gather(-1, place)[:, :, :, None] * groups.member[:, :, :, :, None]).flatten(3, 4)
-    top = theta.ups.detach().masked_fill(~layout.real[:, None, :], -torch.inf).amax(-1, keepdim=True)
-    position = (torch.exp(theta.ups - top) * layout.real[:, None, :]).transpose(1, 2)
-    sums = groups.sums(seen, position).view(settings, clusters, areas, samples, rows)
-    phi = theta.phi.permute(0, 2, 3, 1)[:, :, :, None]
-    factor = torch.exp(_by_area(sample.z) * phi) if features else torch.ones_like(phi)
-    weights = factor * sums
-    normaliser = weights.sum(2)
+    """Attention of every row on every area. `features=False` is position-only attention: Phi is left out.
+
+    Factors are taken relative to the greatest of a row, so that none overflows. In turn a product of the two underflows
+    where scores of one row are more than about 700 apart in float64, or 80 in float32.
+    """
+    ups = theta.ups.transpose(1, 2).contiguous()
+    position = (ups - ups.detach().amax(1, keepdim=True)).exp_() * layout.real[..., None]
+    phi = theta.phi.permute(0, 2, 3, 1).contiguous()[:, :, None]
+    score = sample.z[..., None] * phi if features else torch.zeros_like(phi)
+    greatest = score.detach().amax(3, keepdim=True)
     if keys == "all":
-        hidden = position.sum(1)[:, None, None, :] - sums.sum(2)
-        normaliser = normaliser + hidden.clamp_min(0)
+        greatest = greatest.clamp_min(0)
+    factor = (score - greatest).exp_()
+    # In place where it can be: at these sizes fresh memory for each product costs more than the product.
+    weights = layout.sums(sample.unmasked, position).mul_(factor)
+    normaliser = weights.sum(3)
+    masked_factor = None
+    if keys == "all":
+        masked_factor = (-greatest[:, :, :, 0]).exp()
+        masked = ((1 - sample.unmasked).flatten(1, 2) @ position).view_as(normaliser)
+        normaliser = normaliser + masked * masked_factor
     inverse = normaliser.clamp_min(torch.finfo(normaliser.dtype).tiny).reciprocal()
-    return Forward(weights * inverse[:, :, None], factor, inverse, position, seen)
+    return Forward(weights.mul_(inverse[:, :, :, None]), factor, masked_factor, inverse, position)
 
 
 def query_losses(
-    area_attention: Float[Tensor, "settings clusters areas samples rows"], layout: Layout, sample: Sample
+    area_attention: Float[Tensor, "settings clusters samples areas rows"], layout: Layout, sample: Sample
 ) -> Float[Tensor, "settings clusters samples rows"]:
     """1/2 [ (1 - A_n)^2 z_n^2 + sum over m != n of A_m^2 z_m^2 ], as if every row were masked."""
-    miss = area_attention - layout.own[:, :, :, None]
-    return 0.5 * ((miss * _by_area(sample.z)) ** 2).sum(2)
+    miss = area_attention - layout.own[:, :, None]
+    return 0.5 * ((miss * sample.z[..., None]) ** 2).sum(3)
 
 
 def counted(layout: Layout, sample: Sample) -> Float[Tensor, "settings clusters samples rows"]:
@@ -229,21 +199,20 @@ def gradient(
     d/dUps_q = attn_q (G_{area of q} - Gbar) for an unmasked key, -attn_q Gbar for a masked one.
     """
     passed = forward(theta, layout, sample, features, keys)
-    attention, z = passed.area_attention, _by_area(sample.z)
-    # In place from here on: at these sizes fresh memory for each product costs more than the product.
-    G = (attention - layout.own[:, :, :, None]).mul_(z**2)
-    mean = (attention * G).sum(2)
+    attention, z = passed.area_attention, sample.z[..., None]
+    G = (attention - layout.own[:, :, None]).mul_(z**2)
+    mean = (attention * G).sum(3)
     weight = counted(layout, sample)
-    centred = G.sub_(mean[:, :, None]).mul_(weight[:, :, None])
+    centred = G.sub_(mean[:, :, :, None]).mul_(weight[:, :, :, None])
     phi = torch.zeros_like(theta.phi)
     if features:
-        phi = attention.mul_(centred).mul_(z).sum(3).permute(0, 3, 1, 2)
-    worth = centred.mul_(passed.inverse[:, :, None]).mul_(passed.factor)
-    constant = worth.new_zeros(worth.shape[0], 1, worth.shape[-1])
-    if keys == "all":
-        # A masked key is worth the same whatever its area: a constant for the row, taken off where a key is seen.
-        hidden = -weight * mean * passed.inverse
-        worth = worth.sub_(hidden[:, :, None])
-        constant = hidden.sum((1, 2))[:, None]
-    along = layout.groups.spread(passed.seen, worth.reshape(*passed.seen.shape[:4], -1))
-    return Correlations(phi, along.add_(constant).mul_(passed.position).transpose(1, 2))
+        phi = attention.mul_(centred).mul_(z).sum(2).permute(0, 3, 1, 2)
+    # What a key is worth: that of its area where it is seen, of its own kind where it is masked.
+    worth = centred.new_empty(*mean.shape[:3], centred.shape[3] + 1, mean.shape[3])
+    torch.mul(centred.mul_(passed.inverse[:, :, :, None]), passed.factor, out=worth[:, :, :, :-1])
+    if passed.masked_factor is None:
+        worth[:, :, :, -1] = 0
+    else:
+        torch.mul(mean.mul_(weight).mul_(passed.inverse).neg_(), passed.masked_factor, out=worth[:, :, :, -1])
+    along = layout.spread(sample.unmasked, worth)
+    return Correlations(phi, along.mul_(passed.position).transpose(1, 2))
