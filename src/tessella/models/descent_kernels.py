@@ -7,6 +7,8 @@ libraries split such tall thin products badly; here every program reads whole ti
 
 from __future__ import annotations
 
+from typing import no_type_check
+
 import torch
 import triton
 import triton.language as tl
@@ -19,6 +21,7 @@ PROGRAMS = 2048
 
 
 @triton.jit
+@no_type_check
 def _along(patches, value, along, rows, DIM: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """<v, X_j> for ROWS patches; a row's columns come WIDTH at a time, so that one warp has them all."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
@@ -33,6 +36,7 @@ def _along(patches, value, along, rows, DIM: tl.constexpr, ROWS: tl.constexpr, W
 
 
 @triton.jit
+@no_type_check
 def _weighted(patches, weight, parts, rows, tiles, DIM: tl.constexpr, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     """The sum of weight_j X_j over `tiles` tiles of ROWS patches and over WIDTH columns."""
     first = tl.program_id(0).to(tl.int64) * tiles * ROWS
@@ -47,6 +51,7 @@ def _weighted(patches, weight, parts, rows, tiles, DIM: tl.constexpr, ROWS: tl.c
 
 
 @triton.jit
+@no_type_check
 def _margins(
     mixed,
     label,

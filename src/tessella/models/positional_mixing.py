@@ -127,13 +127,20 @@ def _kernels(values: Tensor) -> ModuleType | None:
 @shared_mix.register_kernel("cuda")
 def _(scores: Tensor, values: Tensor) -> Tensor:
     found = _kernels(values)
-    return _product(scores, values) if found is None else found.mix(scores, values)
+    if found is None:
+        return _product(scores, values)
+    # Triton launches on the current device, which need not be that of the values.
+    with torch.cuda.device_of(values):
+        return found.mix(scores, values)
 
 
 @correlate.register_kernel("cuda")
 def _(outputs: Tensor, values: Tensor) -> Tensor:
     found = _kernels(values)
-    return _correlation(outputs, values) if found is None else found.correlate(outputs, values)
+    if found is None:
+        return _correlation(outputs, values)
+    with torch.cuda.device_of(values):
+        return found.correlate(outputs, values)
 
 
 @mix_gradients.register_kernel("cuda")
@@ -141,7 +148,8 @@ def _(scores: Tensor, values: Tensor, by_mixed: Tensor) -> tuple[Tensor, Tensor]
     found = _kernels(values)
     if found is None:
         return _correlation(by_mixed, values), _product(scores.transpose(1, 2), by_mixed)
-    return found.gradients(scores, values, by_mixed)
+    with torch.cuda.device_of(values):
+        return found.gradients(scores, values, by_mixed)
 
 
 @shared_mix.register_fake

@@ -65,13 +65,20 @@ def _kernels(tensor: Tensor) -> ModuleType | None:
 @softmax_rows.register_kernel("cuda")
 def _(logits: Tensor) -> Tensor:
     found = _kernels(logits)
-    return _by_torch(logits).contiguous() if found is None else found.forward(logits)
+    if found is None:
+        return _by_torch(logits).contiguous()
+    # Triton launches on the current device, which need not be that of A.
+    with torch.cuda.device_of(logits):
+        return found.forward(logits)
 
 
 @softmax_rows_backward.register_kernel("cuda")
 def _(scores: Tensor, by_scores: Tensor) -> Tensor:
     found = _kernels(scores)
-    return _gradient(scores, by_scores).contiguous() if found is None else found.backward(scores, by_scores)
+    if found is None:
+        return _gradient(scores, by_scores).contiguous()
+    with torch.cuda.device_of(scores):
+        return found.backward(scores, by_scores)
 
 
 @softmax_rows.register_fake

@@ -10,6 +10,7 @@ device.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -64,11 +65,17 @@ def streaming(tokens: int, backward: bool) -> Streaming:
 
 
 def row_blocks(tokens: int) -> RowBlocks:
-    """All rows in one block where S and the values in flight fit a multiprocessor's shared memory together."""
+    """All rows in one block where S and the values in flight fit a multiprocessor's shared memory together.
+
+    From 225 tokens on the sum over them takes a block of 256, which fits the registers beside 256 rows where rows can
+    be read 16 bytes at a time, as those of 256 tokens can.
+    """
     if tokens <= 128:
         return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=2)
-    if tokens <= 256:
-        return RowBlocks(rows=256, block=64, stages=3 if tokens <= 208 else 2, warps=8, programs=1)
+    if tokens <= 224:
+        return RowBlocks(rows=256, block=64, stages=3, warps=8, programs=1)
+    if tokens == 256:
+        return RowBlocks(rows=256, block=64, stages=2, warps=8, programs=1)
     return RowBlocks(rows=128, block=64, stages=3, warps=8, programs=1)
 
 
@@ -129,6 +136,7 @@ def correlate(outputs: Tensor, values: Tensor, plan: Tiling | None = None) -> Te
         *_strides(values),
         heads * tokens * tokens,
         SIZE=size,
+        UNIT=_unit(outputs, values),
         ROWS=plan.rows,
         COLUMNS=plan.columns,
         INNER=plan.inner,
@@ -165,6 +173,7 @@ def gradients(scores: Tensor, values: Tensor, by_mixed: Tensor, plan: Streaming 
         *_strides(by_mixed),
         *_strides(by_values),
         SIZE=size,
+        UNIT=_unit(values, by_mixed, by_values),
         **_blocks(tokens),
         BLOCK=plan.block,
         STAGES=plan.stages,
@@ -188,6 +197,7 @@ def _mix_resident(scores: Tensor, values: Tensor, mixed: Tensor, plan: Streaming
         *_strides(values),
         *_strides(mixed),
         SIZE=size,
+        UNIT=_unit(values, mixed),
         **_blocks(tokens),
         BLOCK=plan.block,
         STAGES=plan.stages,
@@ -212,6 +222,7 @@ def _mix_rows(scores: Tensor, values: Tensor, mixed: Tensor, plan: RowBlocks) ->
         *_strides(values),
         *_strides(mixed),
         SIZE=size,
+        UNIT=_unit(values, mixed),
         ROWS=plan.rows,
         FIRST=first,
         SECOND=second,
@@ -255,6 +266,7 @@ def _mix_tiled(scores: Tensor, values: Tensor, mixed: Tensor, plan: Tiling) -> N
         *_strides(values),
         *_strides(mixed),
         SIZE=size,
+        UNIT=_unit(values, mixed),
         ROWS=plan.rows,
         COLUMNS=plan.columns,
         INNER=plan.inner,
@@ -293,6 +305,11 @@ def _strides(values: Tensor) -> tuple[int, int, int]:
     return values.stride(0), values.stride(1), values.stride(2)
 
 
+def _unit(*tensors: Tensor) -> int:
+    """What all strides from head to head share, up to 8 numbers: 16 bytes, the most that a thread loads at once."""
+    return math.gcd(8, *(each.stride(2) for each in tensors))
+
+
 def _parts(programs: int, tiles: int, columns: int, inner: int) -> int:
     """In how many parts a sum is to be taken: enough to fill the device, each of some length."""
     return max(1, min(programs // tiles, columns // (4 * inner)))
@@ -310,4 +327,6 @@ def _added(parts: Tensor, result: Tensor) -> Tensor:
 
 
 def _multiprocessors(device: torch.device) -> int:
-    return torch.cuda.get_device_properties(device).multi_processor_count
+    """As the driver says through which Triton launches."""
+    properties = triton.runtime.driver.active.utils.get_device_properties(device.index)
+    return int(properties["multiprocessor_count"])

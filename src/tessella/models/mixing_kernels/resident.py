@@ -9,13 +9,16 @@ tensor cores take blocks of 16, 32 or 64 tokens. 65 tokens, 64 patches and a cla
 of 128, so that tokens are split in a main block and a rest of 16: S has four parts, of which three are thin.
 """
 
+from typing import no_type_check
+
 import triton
 import triton.language as tl
 
-from tessella.models.mixing_kernels.columns import place
+from tessella.models.mixing_kernels.columns import head_start, place
 
 
 @triton.jit
+@no_type_check
 def _part(scores, rows, columns, row_stride, column_stride, tokens):
     """A block of S, with zeros beyond the last token."""
     inside = (rows < tokens)[:, None] & (columns < tokens)[None, :]
@@ -23,6 +26,7 @@ def _part(scores, rows, columns, row_stride, column_stride, tokens):
 
 
 @triton.jit
+@no_type_check
 def _tile(start, columns, image_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr):
     """Of a tile that begins at column `start`: its first image, its offsets from there, and which columns exist."""
     image, across = place(start, image_stride, SIZE, BLOCK)
@@ -30,6 +34,7 @@ def _tile(start, columns, image_stride, SIZE: tl.constexpr, BLOCK: tl.constexpr)
 
 
 @triton.jit
+@no_type_check
 def mix_resident(
     scores,
     values,
@@ -47,6 +52,7 @@ def mix_resident(
     mixed_token,
     mixed_head,
     SIZE: tl.constexpr,
+    UNIT: tl.constexpr,
     MAIN: tl.constexpr,
     REST: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -65,14 +71,14 @@ def mix_resident(
     first = tl.program_id(1) * chunk
     for start in tl.range(first, tl.minimum(first + chunk, columns), BLOCK, num_stages=STAGES):
         image, across, inside = _tile(start, columns, value_image, SIZE, BLOCK)
-        read = values + image * value_image + head * value_head + across[None, :]
+        read = values + image * value_image + head_start(head, value_head, UNIT) + across[None, :]
         v_m = tl.load(read + main[:, None] * value_token, mask=(main < tokens)[:, None] & inside[None, :], other=0.0)
         if REST:
             there = (rest < tokens)[:, None] & inside[None, :]
             v_r = tl.load(read + rest[:, None] * value_token, mask=there, other=0.0)
         o_m = tl.dot(s_mm, v_m)
         image, across, inside = _tile(start, columns, mixed_image, SIZE, BLOCK)
-        written = mixed + image * mixed_image + head * mixed_head + across[None, :]
+        written = mixed + image * mixed_image + head_start(head, mixed_head, UNIT) + across[None, :]
         if REST:
             o_m = tl.dot(s_mr, v_r, o_m)
             o_r = tl.dot(s_rr, v_r, tl.dot(s_rm, v_m))
@@ -83,6 +89,7 @@ def mix_resident(
 
 
 @triton.jit
+@no_type_check
 def gradients_resident(
     scores,
     values,
@@ -105,6 +112,7 @@ def gradients_resident(
     out_token,
     out_head,
     SIZE: tl.constexpr,
+    UNIT: tl.constexpr,
     MAIN: tl.constexpr,
     REST: tl.constexpr,
     BLOCK: tl.constexpr,
@@ -130,19 +138,19 @@ def gradients_resident(
         image, across, inside = _tile(start, columns, value_image, SIZE, BLOCK)
         in_main = (main < tokens)[:, None] & inside[None, :]
         in_rest = (rest < tokens)[:, None] & inside[None, :]
-        read = values + image * value_image + head * value_head + across[None, :]
+        read = values + image * value_image + head_start(head, value_head, UNIT) + across[None, :]
         v_m = tl.load(read + main[:, None] * value_token, mask=in_main, other=0.0)
         if REST:
             v_r = tl.load(read + rest[:, None] * value_token, mask=in_rest, other=0.0)
         image, across, inside = _tile(start, columns, by_image, SIZE, BLOCK)
-        read = by_mixed + image * by_image + head * by_head + across[None, :]
+        read = by_mixed + image * by_image + head_start(head, by_head, UNIT) + across[None, :]
         g_m = tl.load(read + main[:, None] * by_token, mask=in_main, other=0.0)
         if REST:
             g_r = tl.load(read + rest[:, None] * by_token, mask=in_rest, other=0.0)
         o_m = tl.dot(t_mm, g_m)
         d_mm = tl.dot(g_m, tl.trans(v_m), d_mm)
         image, across, inside = _tile(start, columns, out_image, SIZE, BLOCK)
-        written = by_values + image * out_image + head * out_head + across[None, :]
+        written = by_values + image * out_image + head_start(head, out_head, UNIT) + across[None, :]
         if REST:
             o_m = tl.dot(t_mr, g_r, o_m)
             o_r = tl.dot(t_rr, g_r, tl.dot(t_rm, g_m))
@@ -160,6 +168,7 @@ def gradients_resident(
 
 
 @triton.jit
+@no_type_check
 def _keep(partial, block, rows, columns, tokens):
     inside = (rows < tokens)[:, None] & (columns < tokens)[None, :]
     tl.store(partial + rows[:, None] * tokens + columns[None, :], block, mask=inside)

@@ -9,13 +9,16 @@ The tensor cores take powers of two. 197 tokens would fill 256 by three quarters
 three parts: 128 + 64 + 16 for 197 tokens, 256 + 16 for 257.
 """
 
+from typing import no_type_check
+
 import triton
 import triton.language as tl
 
-from tessella.models.mixing_kernels.columns import place
+from tessella.models.mixing_kernels.columns import head_start, place
 
 
 @triton.jit
+@no_type_check
 def _scores(scores, rows, start, row_stride, column_stride, tokens, PART: tl.constexpr):
     columns = start + tl.arange(0, PART)
     inside = (rows < tokens)[:, None] & (columns < tokens)[None, :]
@@ -23,12 +26,14 @@ def _scores(scores, rows, start, row_stride, column_stride, tokens, PART: tl.con
 
 
 @triton.jit
+@no_type_check
 def _values(read, start, token_stride, inside, tokens, PART: tl.constexpr):
     token = start + tl.arange(0, PART)
     return tl.load(read + token[:, None] * token_stride, mask=(token < tokens)[:, None] & inside[None, :], other=0.0)
 
 
 @triton.jit
+@no_type_check
 def mix_rows(
     scores,
     values,
@@ -46,6 +51,7 @@ def mix_rows(
     mixed_token,
     mixed_head,
     SIZE: tl.constexpr,
+    UNIT: tl.constexpr,
     ROWS: tl.constexpr,
     FIRST: tl.constexpr,
     SECOND: tl.constexpr,
@@ -66,12 +72,18 @@ def mix_rows(
     for start in tl.range(begin, tl.minimum(begin + chunk, columns), BLOCK, num_stages=STAGES):
         inside = start + tl.arange(0, BLOCK) < columns
         image, across = place(start, value_image, SIZE, BLOCK)
-        read = values + image * value_image + head * value_head + across[None, :]
+        read = values + image * value_image + head_start(head, value_head, UNIT) + across[None, :]
         total = tl.dot(s_1, _values(read, 0, value_token, inside, tokens, FIRST))
         if SECOND:
             total = tl.dot(s_2, _values(read, FIRST, value_token, inside, tokens, SECOND), total)
         if THIRD:
             total = tl.dot(s_3, _values(read, FIRST + SECOND, value_token, inside, tokens, THIRD), total)
         image, across = place(start, mixed_image, SIZE, BLOCK)
-        written = mixed + image * mixed_image + head * mixed_head + rows[:, None] * mixed_token + across[None, :]
+        written = (
+            mixed
+            + image * mixed_image
+            + head_start(head, mixed_head, UNIT)
+            + rows[:, None] * mixed_token
+            + across[None, :]
+        )
         tl.store(written, total.to(mixed.dtype.element_ty), mask=(rows < tokens)[:, None] & inside[None, :])

@@ -4,6 +4,8 @@ At thousands of tokens A has more numbers than the values, and a library's softm
 as long as the mixing.
 """
 
+from typing import no_type_check
+
 import torch
 import triton
 import triton.language as tl
@@ -14,6 +16,7 @@ LONGEST = 16384
 
 
 @triton.jit
+@no_type_check
 def _forward(logits, scores, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
@@ -29,6 +32,7 @@ def _forward(logits, scores, rows, length, ROWS: tl.constexpr, WIDTH: tl.constex
 
 
 @triton.jit
+@no_type_check
 def _backward(scores, by_scores, by_logits, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
@@ -56,7 +60,7 @@ def backward(scores: Tensor, by_scores: Tensor) -> Tensor:
     return by_logits
 
 
-def _launch(kernel: triton.JITFunction, *tensors: Tensor) -> None:
+def _launch(kernel: triton.KernelInterface, *tensors: Tensor) -> None:
     length = tensors[0].shape[-1]
     rows = tensors[0].numel() // max(1, length)
     if rows == 0 or length == 0:

@@ -5,13 +5,16 @@ through the head's numbers: they lie apart in memory, at one stride from image t
 knows one stride for a column, and wants a copy first. These kernels compute where a column lies, and copy nothing.
 """
 
+from typing import no_type_check
+
 import triton
 import triton.language as tl
 
-from tessella.models.mixing_kernels.columns import place
+from tessella.models.mixing_kernels.columns import head_start, place
 
 
 @triton.jit
+@no_type_check
 def mix_tiled(
     scores,
     values,
@@ -30,6 +33,7 @@ def mix_tiled(
     mixed_token,
     mixed_head,
     SIZE: tl.constexpr,
+    UNIT: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     INNER: tl.constexpr,
@@ -49,7 +53,13 @@ def mix_tiled(
     inner = tl.arange(0, INNER)
     image, across = place(start, value_image, SIZE, COLUMNS)
     of_scores = scores + head.to(tl.int64) * score_head + rows[:, None] * score_row + inner[None, :] * score_column
-    of_values = values + image * value_image + head * value_head + inner[:, None] * value_token + across[None, :]
+    of_values = (
+        values
+        + image * value_image
+        + head_start(head, value_head, UNIT)
+        + inner[:, None] * value_token
+        + across[None, :]
+    )
     total = tl.zeros((ROWS, COLUMNS), tl.float32)
     for at in tl.range(0, tokens, INNER, num_stages=STAGES):
         in_scores = (rows < row_limit)[:, None] & (at + inner < inner_limit)[None, :]
@@ -60,11 +70,14 @@ def mix_tiled(
         of_scores += INNER * score_column
         of_values += INNER * value_token
     image, across = place(start, mixed_image, SIZE, COLUMNS)
-    written = mixed + image * mixed_image + head * mixed_head + rows[:, None] * mixed_token + across[None, :]
+    written = (
+        mixed + image * mixed_image + head_start(head, mixed_head, UNIT) + rows[:, None] * mixed_token + across[None, :]
+    )
     tl.store(written, total.to(mixed.dtype.element_ty), mask=(rows < tokens)[:, None] & inside[None, :])
 
 
 @triton.jit
+@no_type_check
 def correlate_tiled(
     outputs,
     values,
@@ -81,6 +94,7 @@ def correlate_tiled(
     value_head,
     result_part,
     SIZE: tl.constexpr,
+    UNIT: tl.constexpr,
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
     INNER: tl.constexpr,
@@ -99,13 +113,21 @@ def correlate_tiled(
         inside = start + tl.arange(0, INNER) < columns
         image, across = place(start, output_image, SIZE, INNER)
         o = tl.load(
-            outputs + image * output_image + head * output_head + rows[:, None] * output_token + across[None, :],
+            outputs
+            + image * output_image
+            + head_start(head, output_head, UNIT)
+            + rows[:, None] * output_token
+            + across[None, :],
             mask=(rows < tokens)[:, None] & inside[None, :],
             other=0.0,
         )
         image, across = place(start, value_image, SIZE, INNER)
         v = tl.load(
-            values + image * value_image + head * value_head + others[:, None] * value_token + across[None, :],
+            values
+            + image * value_image
+            + head_start(head, value_head, UNIT)
+            + others[:, None] * value_token
+            + across[None, :],
             mask=(others < tokens)[:, None] & inside[None, :],
             other=0.0,
         )
@@ -117,6 +139,7 @@ def correlate_tiled(
 
 
 @triton.jit
+@no_type_check
 def add_parts(parts, result, numbers, count, BLOCK: tl.constexpr):
     """result = the sum of `count` arrays of `numbers` that lie one behind the other, in that order."""
     index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
