@@ -242,6 +242,19 @@ def test_parquet_shards_are_read_in_their_order_with_the_names_of_the_schema(tmp
     assert train.classes == tuple(NAMES)
 
 
+@pytest.mark.parametrize(
+    ("data", "side", "told"),
+    [
+        ("cifar100", 16, "looked for cifar100, 100 classes of 32 x 32 pixels; found 100 classes of 16 x 16 pixels in"),
+        ("cifar10", 32, "looked for cifar10, 10 classes of 32 x 32 pixels; found 100 classes of 32 x 32 pixels in"),
+    ],
+)
+def test_another_data_set_in_the_same_layout_is_refused(data: str, side: int, told: str, tmp_path: Path) -> None:
+    write_parquet(tmp_path / "train-00000-of-00001.parquet", [encoded(pixels(1, side)[0])], [0], NAMES)
+    with pytest.raises(ValueError, match=told):
+        load(data, "train", tmp_path)
+
+
 @pytest.mark.parametrize("form", ["JPEG", "PNG"])
 def test_parquet_of_other_columns_formats_and_split_names_is_read(tmp_path: Path, form: str) -> None:
     smooth = np.tile(np.linspace(0, 255, 16).astype(np.uint8)[:, None, None], (1, 16, 3))

@@ -37,6 +37,9 @@ FORMATS: dict[str, tuple[str, tuple[Reader, ...]]] = {
 
 NAMES = ("digits", *FORMATS)
 
+KNOWN = {"cifar10": (10, 32), "cifar100": (100, 32), "svhn": (10, 32)}
+"""Classes, and pixels along a side, of data sets that have one form: another set in the same layout is not they."""
+
 _MOST = 8 << 30
 """Bytes that decoded images may take in memory; what is larger is for `tessella data prepare`."""
 
@@ -73,8 +76,22 @@ def open_split(data: str, split: str, path: Path | None) -> ImageSet | EncodedSp
         for reader in readers:
             made = reader(path, data, split)
             if made is not None:
+                _check_form(made, path)
                 return made
     raise ValueError(f"data: looked for {data} as a prepared folder, {looked}; found {found(path)}")
+
+
+def _check_form(split: ImageSet | EncodedSplit, path: Path) -> None:
+    """Refuses what lies in the right layout and is another data set."""
+    if split.name not in KNOWN:
+        return
+    classes, side = KNOWN[split.name]
+    height, width = split.size if isinstance(split, ImageSet) else decode(split.item(0), split.where(0)).shape[:2]
+    if (len(split.classes), height, width) != (classes, side, side):
+        raise ValueError(
+            f"data: looked for {split.name}, {classes} classes of {side} x {side} pixels; found "
+            f"{len(split.classes)} classes of {width} x {height} pixels in {path}"
+        )
 
 
 def decoded(encoded: EncodedSplit) -> ImageSet:
