@@ -64,6 +64,8 @@ def test_inner_product_draws_attention_to_the_global_area() -> None:
     [
         (lambda: Contrast(temperature=0.0), "temperature: got 0, expected"),
         (lambda: Contrast(rate=-1.0), "rate: got -1"),
+        (lambda: Contrast(rate=float("inf")), "rate: got inf"),
+        (lambda: Contrast(steps=0), "steps: got 0, expected at least 1"),
         (lambda: Contrast(batch=1), "batch: got 1, expected at least two"),
     ],
 )

@@ -88,12 +88,16 @@ def test_information_gap_of_known_sizes(sizes: tuple[int, int, int], expected: f
         (lambda: MaskedAreas.of_sizes([], 0), "K = 0"),
         (lambda: MaskedAreas.paper(16, 2, 8, 3, 0), "local_size: got 3, expected a divisor of the 8 patches"),
         (lambda: MaskedAreas.of_sizes([[4, 0, 4]], 0), "sizes: got"),
+        (lambda: MaskedAreas.paper(0, 2, 1, 1, 0), "patches: got P = 0"),
         (lambda: MaskedAreas.of_sizes([[4, 4], [4, 5]], 0), "expected one P"),
         (lambda: MaskedAreas.paper(16, 2, 8, 4, 0, noise=-1.0), "noise: got -1"),
         (lambda: Law.two_point(0.5, 1.0, 1.5), "probability: got 1.5"),
         (lambda: Law.uniform(0.0, 1.0), "expected 0 < low <= high"),
         (lambda: Law(0.5, 1.0, torch.ones_like, ((2.0, 1.0),)), "z: got 2, expected a value in"),
-        (lambda: Law(0.5, 1.0, lambda u: 2 * u).draw(torch.rand(99)), "z: got .* expected values in"),
+        (lambda: Law(0.5, 1.0, lambda u: 2 * u), "z: got .* expected values in"),
+        (lambda: Law(0.5, 1.0, lambda u: 0.5 + u / 2 * (u > 1e-4)).draw(torch.tensor([2.0])), "z: got 1.5 to 1.5"),
+        (lambda: Law(0.5, 1.0, torch.ones_like, ((0.5, 0.7), (1.0, 0.7))), "atoms: got probabilities that sum to 1.4"),
+        (lambda: Law(0.5, 1.0, torch.ones_like, ((0.5, -0.5), (1.0, 1.5))), "probability: got -0.5"),
     ],
 )
 def test_what_cannot_be_is_one_clear_line(make, message: str) -> None:  # type: ignore[no-untyped-def]

@@ -12,6 +12,7 @@ d x d matrix takes part; features and position encodings are the axes, which los
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -38,10 +39,13 @@ class Contrast:
     steps: int = 200
 
     def __post_init__(self) -> None:
-        if not self.temperature > 0:
-            raise ValueError(f"temperature: got {self.temperature:g}, expected a positive number")
-        if not self.rate > 0:
-            raise ValueError(f"rate: got {self.rate:g}, expected a positive number")
+        if self.similarity not in ("inner", "cosine"):
+            raise ValueError(f"similarity: got {self.similarity!r}, expected 'inner' or 'cosine'")
+        for name, value in (("temperature", self.temperature), ("rate", self.rate)):
+            if not 0 < value < math.inf:
+                raise ValueError(f"{name}: got {value:g}, expected a positive number")
+        if self.steps < 1:
+            raise ValueError(f"steps: got {self.steps}, expected at least 1")
         if self.batch < 2:
             raise ValueError(f"batch: got {self.batch}, expected at least two images to tell apart")
 

@@ -26,9 +26,15 @@ class Law:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and 0 < self.low <= self.high):
             raise ValueError(f"law: got the interval [{self.low:g}, {self.high:g}], expected 0 < low <= high")
-        for value, _ in self.atoms:
+        for value, probability in self.atoms:
             if not self.low <= value <= self.high:
                 raise ValueError(f"z: got {value:g}, expected a value in [{self.low:g}, {self.high:g}]")
+            if not 0 <= probability <= 1:
+                raise ValueError(f"probability: got {probability:g}, expected a probability between 0 and 1")
+        total = math.fsum(probability for _, probability in self.atoms)
+        if self.atoms and abs(total - 1) > 1e-9:
+            raise ValueError(f"atoms: got probabilities that sum to {total:g}, expected 1")
+        self.draw(torch.linspace(0, 1, 103, dtype=torch.float64)[1:-1])
 
     @classmethod
     def constant(cls, value: float = 1.0) -> Law:
