@@ -26,7 +26,7 @@ from tessella.worlds.masked_areas import MaskedAreas
 SIZES = {"C1 = 200, Cs = 8": (256, 3, 200, 8), "C1 = 32, Cs = 16": (256, 3, 32, 16)}
 BATCH = 32
 IN_A_ROW = 10
-"""Our steps are timed so many at a time, as training takes them: one after a peer's would find the caches full of it."""
+"""Our steps are timed so many at a time, as training takes them: one alone would find the caches full of a peer's."""
 
 
 def step_case(name: str, dtype: torch.dtype, device: str, repeats: int) -> Case:

@@ -80,10 +80,8 @@ class MaskedAreas:
         generator = np.random.default_rng(seed)
         partitions = []
         for listed in sizes:
-            if not listed or min(listed) < 1 or any(size != int(size) for size in listed):
-                raise ValueError(
-                    f"sizes: got {list(listed)}, expected at least one area, each a whole number of patches"
-                )
+            if not listed or min(listed) < 1:
+                raise ValueError(f"sizes: got {list(listed)}, expected at least one area and no empty one")
             labels = np.empty(sum(listed), dtype=np.int64)
             labels[generator.permutation(labels.size)] = np.repeat(np.arange(len(listed)), listed)
             partitions.append(Partition(labels))
@@ -108,8 +106,8 @@ class MaskedAreas:
         if patches < 1:
             raise ValueError(f"patches: got P = {patches}, expected at least one")
         for name, size in (("global_size", global_size), ("local_size", local_size)):
-            if not 1 <= size <= patches or size != int(size):
-                raise ValueError(f"{name}: got {size:g}, expected an area of 1 to P = {patches} patches")
+            if not 1 <= size <= patches:
+                raise ValueError(f"{name}: got {size}, expected an area of 1 to P = {patches} patches")
         if (patches - global_size) % local_size:
             raise ValueError(
                 f"local_size: got {local_size}, expected a divisor of the {patches - global_size} patches "
