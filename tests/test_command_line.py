@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from tessella.claims.catalogue import load
 from tessella.cli.fields import changed
 from tessella.cli.main import main
 from tessella.dynamics.realistic import Realistic
@@ -192,6 +193,26 @@ def test_a_field_or_data_that_a_claim_lacks_is_one_line(
     printed = capsys.readouterr().err
     assert message in printed
     assert printed.count("\n") == 1
+
+
+def test_fields_reach_into_the_cases_of_a_claim_by_place_and_by_name() -> None:
+    setup = changed(load("thm4.2").full, ["cases.1.problem.spurious=0.3", "cases.1.problem.descent.steps=7"])
+    assert setup.cases[0] == load("thm4.2").full.cases[0]
+    assert setup.cases[1].problem.spurious == 0.3
+    assert setup.cases[1].problem.descent.steps == 7
+    figure = changed(load("fig2").default, ["settings.gram.diagonal=2"])
+    assert figure.settings["gram"].diagonal == 2.0
+    assert figure.settings["free_from_3"] == load("fig2").default.settings["free_from_3"]
+    with pytest.raises(ValueError, match=r"cases\.2\.error.*expected one of cases\.0\.problem\.sets"):
+        changed(load("thm4.2").full, ["cases.2.error=1"])
+    with pytest.raises(ValueError, match=r"'settings\.gram'.*expected one of"):
+        changed(load("fig2").default, ["settings.gram=3"])
+    with pytest.raises(ValueError, match="points: got 0, expected at least 1"):
+        changed(load("thm4.2").default, ["cases.0.problem.points=0"])
+
+
+def test_a_tuple_of_pairs_is_given_as_its_default_reads() -> None:
+    assert changed(load("lem4.3").default, ["worlds=((64, 4),)"]).worlds == ((64, 4),)
 
 
 def test_tuples_of_any_length_are_fields_too() -> None:

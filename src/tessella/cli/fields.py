@@ -5,14 +5,18 @@ from __future__ import annotations
 import ast
 import dataclasses
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
 Config = TypeVar("Config")
 
 
 def changed(config: Config, assignments: Sequence[str]) -> Config:
-    """The config with fields replaced; `descent.steps=800` reaches into a field that is a dataclass itself."""
+    """The config with fields replaced.
+
+    `descent.steps=800` reaches into a field that is a dataclass itself, `cases.0.error=0.01` into the first of a tuple
+    and `settings.gram.seed=1` into an entry by its name.
+    """
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
         if not equals:
@@ -21,27 +25,37 @@ def changed(config: Config, assignments: Sequence[str]) -> Config:
     return config
 
 
-def _replaced(config: Any, path: list[str], text: str, whole: str, names: list[str]) -> Any:
-    types = typing.get_type_hints(type(config))
+def _replaced(holder: Any, path: list[str], text: str, whole: str, names: list[str]) -> Any:
+    """The dataclass, tuple or mapping with what the path leads to replaced."""
     name, *rest = path
-    if name not in types:
+    entries = _entries(holder)
+    if name not in entries:
         raise ValueError(f"set: got the field {whole!r}, expected one of {', '.join(names)}")
+    if rest and not _entries(entries[name]):
+        raise ValueError(f"set: got the field {whole!r}, but {name} has no fields of its own")
     if rest:
-        inner = getattr(config, name)
-        if not dataclasses.is_dataclass(inner):
-            raise ValueError(f"set: got the field {whole!r}, but {name} has no fields of its own")
-        return dataclasses.replace(config, **{name: _replaced(inner, rest, text, whole, names)})
-    return dataclasses.replace(config, **{name: _parsed(text, types[name], whole)})
+        value = _replaced(entries[name], rest, text, whole, names)
+    elif not dataclasses.is_dataclass(holder):
+        raise ValueError(f"set: got the field {whole!r}, expected one of {', '.join(names)}")
+    else:
+        value = _parsed(text, typing.get_type_hints(type(holder))[name], whole)
+    if isinstance(holder, tuple):
+        return tuple(value if str(place) == name else each for place, each in enumerate(holder))
+    return {**holder, name: value} if isinstance(holder, Mapping) else dataclasses.replace(holder, **{name: value})
+
+
+def _entries(holder: Any) -> dict[str, Any]:
+    """What a path may go on to: fields, or the dataclasses in a tuple by place or in a mapping by name."""
+    if dataclasses.is_dataclass(holder):
+        return {field.name: getattr(holder, field.name) for field in dataclasses.fields(holder)}
+    inside = dict(enumerate(holder)) if isinstance(holder, tuple) else holder if isinstance(holder, Mapping) else {}
+    return {str(name): each for name, each in inside.items() if dataclasses.is_dataclass(each)}
 
 
 def _names(config: Any, prefix: str = "") -> list[str]:
     names = []
-    for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        if dataclasses.is_dataclass(value):
-            names += _names(value, f"{prefix}{field.name}.")
-        else:
-            names.append(prefix + field.name)
+    for name, value in _entries(config).items():
+        names += _names(value, f"{prefix}{name}.") if _entries(value) else [prefix + name]
     return names
 
 
@@ -68,7 +82,7 @@ def _fits(value: Any, expected: Any) -> bool:
             return isinstance(value, tuple) and all(_fits(each, inside[0]) for each in value)
         return isinstance(value, tuple) and len(value) == len(inside) and all(map(_fits, value, inside))
     if inside:
-        return any(_fits(value, option) or (option is float and type(value) is int) for option in inside)
+        return any(_fits(value, option) for option in inside)
     if expected in (None, type(None)):
         return value is None
-    return type(value) is expected
+    return type(value) is expected or (expected is float and type(value) is int)
