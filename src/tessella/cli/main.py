@@ -219,6 +219,7 @@ TRAINED = [
     "cifar10",
     "cifar100",
     "cifar100_fast",
+    "cifar100_small",
     "svhn",
     "tiny_imagenet",
     "vit_tiny_imagenet",
