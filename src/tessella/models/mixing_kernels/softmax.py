@@ -17,7 +17,7 @@ LONGEST = 16384
 
 @triton.jit
 @no_type_check
-def _forward(logits, scores, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def softmax_forward(logits, scores, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     inside = (row < rows)[:, None] & (column < length)[None, :]
@@ -33,7 +33,7 @@ def _forward(logits, scores, rows, length, ROWS: tl.constexpr, WIDTH: tl.constex
 
 @triton.jit
 @no_type_check
-def _backward(scores, by_scores, by_logits, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
+def softmax_backward(scores, by_scores, by_logits, rows, length, ROWS: tl.constexpr, WIDTH: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, WIDTH)
     inside = (row < rows)[:, None] & (column < length)[None, :]
@@ -48,7 +48,7 @@ def forward(logits: Tensor) -> Tensor:
     """S from A, along the last dimension."""
     logits = logits.contiguous()
     scores = torch.empty_like(logits)
-    _launch(_forward, logits, scores)
+    _launch(softmax_forward, logits, scores)
     return scores
 
 
@@ -56,7 +56,7 @@ def backward(scores: Tensor, by_scores: Tensor) -> Tensor:
     """S (dL/dS - rowsum(S dL/dS))."""
     scores, by_scores = scores.contiguous(), by_scores.contiguous()
     by_logits = torch.empty_like(scores)
-    _launch(_backward, scores, by_scores, by_logits)
+    _launch(softmax_backward, scores, by_scores, by_logits)
     return by_logits
 
 
