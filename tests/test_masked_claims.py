@@ -36,6 +36,8 @@ TINY = {
         by_local_size=(mim_rate.Case(36, 18, 6), mim_rate.Case(36, 18, 9)),
         by_global_size=(mim_rate.Case(36, 18, 6), mim_rate.Case(36, 24, 6)),
         by_spread=(mim_rate.Case(36, 18, 6), mim_rate.Case(36, 18, 6, 2.0)),
+        by_far_patches=(mim_rate.Case(48, 24, 6), mim_rate.Case(96, 48, 6)),
+        far_steps=80,
     ),
     mim_contrastive: mim_contrastive.Setup(
         Setting(36, 2, 18, 6), Setting(36, 2, 12, 6), CONTRAST, (replace(CONTRAST, similarity="cosine"),)
@@ -80,6 +82,25 @@ def test_untrained_models_miss_the_bars() -> None:
     for module in (mim_floor, mim_area, mim_features):
         measured = module.measure(barely, Context(1)).measured
         assert not all(bar.accepts(measured[bar.measurement]) for bar in module.bars(barely))
+
+
+def test_derived_time_integrates_the_odds_it_states() -> None:
+    config = mim_rate.Setup(clusters=3, rate=12.0)
+    case, pace, step = mim_rate.Case(64, 32, 16), 12.0 * 0.5 / 3, 1e-4
+    odds, time = 0.125 / 0.875, 0.0
+    while odds < 9:  # attention .9
+        middle = odds + 0.5 * step * pace * odds**2 / (1 + odds) ** 3
+        odds += step * pace * middle**2 / (1 + middle) ** 3
+        time += step
+    assert mim_rate.derived_time(config, case, 0.9) == pytest.approx(time, rel=1e-3)
+
+
+def test_derived_time_is_what_descent_takes() -> None:
+    config, case = mim_rate.Setup(), mim_rate.Case(256, 128, 8)
+    steps, attention, _ = mim_rate._descent(config, case, 120, 0, "cpu", lambda fraction, text: None)
+    for level in (0.5, 0.95):
+        taken = mim_rate._crossing(steps, attention, level)
+        assert taken == pytest.approx(mim_rate.derived_time(config, case, level), rel=0.35)
 
 
 def test_bars_are_those_that_were_fixed() -> None:

@@ -1,4 +1,15 @@
-"""How long attention takes to find the areas, and how fast the rest of the loss falls, by sizes and magnitudes."""
+"""How long attention takes to find the areas, and how fast the rest of the loss falls, by sizes and magnitudes.
+
+What to expect at z = 1 (derived here): let o = A / (1 - A) be the odds of attention on the own area. A masked local
+query pulls at its own Phi with A (1 - A)^2, where the small squares of attention on other areas are left out, and the
+logarithm of the odds moves with Phi. It is masked with probability gamma and its cluster comes once in K, so that
+
+    do/dt = c o^2 / (1 + o)^3,    c = rate gamma / K,    and so    c t = [ o^2/2 + 3 o + 3 log o - 1/o ] from o_0 on,
+
+with o_0 about (1 - gamma) Cs / P. Attention .95 is o = 19: the climb from one half up costs 244, whatever the sizes,
+and the sizes come in through 1/o_0, which is 8 to 32 in the sweeps below. Only where P / Cs is in the hundreds does
+1/o_0 outweigh the climb, and the exponents tend to 1 and -1; `by_far_patches` goes there.
+"""
 
 from __future__ import annotations
 
@@ -46,11 +57,15 @@ class Setup:
     by_local_size: tuple[Case, ...] = (Case(128, 64, 8), Case(128, 64, 16), Case(128, 64, 32))
     by_global_size: tuple[Case, ...] = (Case(128, 32, 16), Case(128, 64, 16), Case(128, 96, 16))
     by_spread: tuple[Case, ...] = (Case(128, 64, 16), Case(128, 64, 16, 2.0), Case(128, 64, 16, 4.0))
+    by_far_patches: tuple[Case, ...] = (Case(1024, 512, 16), Case(4096, 2048, 16))
+    """Where areas are a small share of the patches; reported without bars, for `far_steps` alone."""
+    far_steps: int = 300
 
 
 LATE = (
-    "most of the time to .95 goes into the climb from .8, whose pace hardly depends on sizes; the time to .5 does "
-    "depend on them, as time_to_half_exponent shows"
+    "at a fixed rate the climb from one half to .95 costs 244 K / (rate gamma) steps whatever the sizes, and finding "
+    "the area about P / ((1 - gamma) Cs) times K / (rate gamma), which is 8 to 32 times here: derived_time_exponent "
+    "says what follows, time_to_half_exponent and time_exponent_far_P where sizes do count"
 )
 
 
@@ -71,7 +86,8 @@ def measure(config: Setup, context: Context) -> Findings:
     """Local queries of cluster 0. Exponents are slopes of log time against log size; the tail is the last quarter of
     the descent to the end, in log-log."""
     sweeps = (config.by_patches, config.by_local_size, config.by_global_size, config.by_spread)
-    cases = list(dict.fromkeys(case for sweep in sweeps for case in sweep))
+    near = list(dict.fromkeys(case for sweep in sweeps for case in sweep))
+    cases = near + [case for case in config.by_far_patches if case not in near]
     measured: dict[str, list[float]] = {}
     curves = {}
     for seed in range(context.seeds):
@@ -79,9 +95,15 @@ def measure(config: Setup, context: Context) -> Findings:
         halves: dict[Case, float] = {}
         for number, case in enumerate(cases):
             tell = context.part(seed * len(cases) + number, context.seeds * len(cases), case.label)
-            steps, attention, excess = _descent(config, case, seed, context.device, tell)
+            length = config.steps if case in near else config.far_steps
+            steps, attention, excess = _descent(config, case, length, seed, context.device, tell)
             times[case], halves[case] = (_crossing(steps, attention, level) for level in (0.95, 0.5))
             measured.setdefault(f"time_{case.label}", []).append(times[case])
+            if case.spread == 1:
+                over = times[case] / derived_time(config, case, 0.95)
+                measured.setdefault(f"time_over_derived_{case.label}", []).append(over)
+            if case not in near:
+                continue
             if seed == 0:
                 curves[case.label] = (steps, attention, excess)
             late = [i for i, step in enumerate(steps) if step >= config.steps / 4]
@@ -91,8 +113,10 @@ def measure(config: Setup, context: Context) -> Findings:
             ("P", config.by_patches, [case.patches for case in config.by_patches]),
             ("Cs", config.by_local_size, [case.local_size for case in config.by_local_size]),
             ("C1", config.by_global_size, [case.global_size for case in config.by_global_size]),
+            ("far_P", config.by_far_patches, [case.patches for case in config.by_far_patches]),
         ):
-            for what, found in (("time", times), ("time_to_half", halves)):
+            derived = {case: derived_time(config, case, 0.95) for case in sweep}
+            for what, found in (("time", times), ("time_to_half", halves), ("derived_time", derived)):
                 exponent = np.polyfit(np.log(sizes), np.log([found[case] for case in sweep]), 1)[0]
                 measured.setdefault(f"{what}_exponent_{name}", []).append(float(exponent))
         widest = times[config.by_spread[-1]] / times[config.by_spread[0]]
@@ -100,15 +124,26 @@ def measure(config: Setup, context: Context) -> Findings:
     return Findings(measured, {"curves": curves})
 
 
+def derived_time(config: Setup, case: Case, level: float, ratio: float = 0.5) -> float:
+    """Steps until attention on a local area is at `level`, as derived above."""
+
+    def climbed(odds: float) -> float:
+        return odds**2 / 2 + 3 * odds + 3 * math.log(odds) - 1 / odds
+
+    start = (1 - ratio) * case.local_size / case.patches
+    reached = climbed(level / (1 - level)) - climbed(start / (1 - start))
+    return config.clusters / (config.rate * ratio) * reached
+
+
 def _descent(
-    config: Setup, case: Case, seed: int, device: str, tell: Callable[[float, str], None]
+    config: Setup, case: Case, length: int, seed: int, device: str, tell: Callable[[float, str], None]
 ) -> tuple[list[int], list[float], list[float]]:
     """Steps, mean attention on the own area, and excess loss."""
     world = case.world(config.clusters, seed)
     rows = torch.nonzero(world.labels[0] > 0).flatten()[: config.rows].tolist()
-    places = sorted({round(config.steps ** (i / 40)) for i in range(41)})
+    places = sorted({round(length ** (i / 40)) for i in range(41)})
     run = Run(world, config.rate, config.batch, seed)
-    path = descend([run], config.steps, rows, places, device=device, tell=tell)
+    path = descend([run], length, rows, places, device=device, tell=tell)
     views = [evaluate(path, shot.theta) for shot in path.snapshots[1:]]
     attention = [float(view.own_attention[0, :, 0].mean()) for view in views]
     return [shot.step for shot in path.snapshots[1:]], attention, [float(view.excess[0]) for view in views]
