@@ -106,6 +106,57 @@ def test_a_model_of_nobodys_with_wide_patches_is_read_and_has_no_encodings():
     assert "no encoding" in seen.encodings.note
 
 
+class Mixed(Unfused):
+    """Between softmax and product the weights change: to the mean of two softmaxes, or to what sums to two."""
+
+    def __init__(self, last):
+        super().__init__()
+        self.last = last
+
+    def forward(self, pixels):
+        tokens = self.patches(pixels).flatten(2).transpose(1, 2)
+        queries, keys, values = self.qkv(tokens).unflatten(-1, (3, 2, 3)).permute(2, 0, 3, 1, 4)
+        content = (queries @ keys.transpose(-1, -2)).softmax(-1)
+        self.given.append(self.last(content, torch.eye(keys.shape[2]).expand_as(content).softmax(-1)))
+        return (self.given[-1] @ values).mean((1, 2))
+
+
+def test_weights_that_change_after_the_softmax_are_read_as_they_act_or_refused():
+    torch.manual_seed(0)
+    model = Mixed(lambda content, place: (content + place) / 2)
+    seen = tessella.inspect(model, images(2, 16, 16), extent=Extent(output_images=0, chance_images=1, batch=2))
+    torch.testing.assert_close(seen.layers[0].mean_attention, model.given[-1].mean(0).detach(), atol=1e-6, rtol=1e-5)
+    for last in (lambda content, place: content + place, lambda content, place: 2 * content - place):
+        with pytest.raises(ValueError, match=r"^model: its attention changes its weights after the softmax"):
+            tessella.inspect(Mixed(last), images(2, 16, 16), extent=QUICK)
+
+
+def test_timms_attention_of_another_kind_is_read_as_it_acts_or_refused():
+    timm = pytest.importorskip("timm", reason="the extra [vision] is not installed (timm)")
+
+    def made(name, side, **sizes):
+        torch.manual_seed(0)
+        return timm.create_model(name, pretrained=False, img_size=side, **sizes).eval()
+
+    small = {"patch_size": 8, "embed_dim": 24, "depth": 2, "num_heads": 3}
+    convit = made("convit_tiny", 32, local_up_to_layer=1, **small)
+    weights = []
+    gated = convit.blocks[0].attn
+    hook = gated.attn_drop.register_forward_pre_hook(lambda _, inputs: weights.append(inputs[0]))
+    seen = tessella.inspect(convit, images(2, 32, 32), extent=QUICK)
+    hook.remove()
+    assert [layer.prefix for layer in seen.layers] == [(), ("class",)]
+    torch.testing.assert_close(seen.layers[0].mean_attention, weights[-1].mean(0), atol=1e-6, rtol=1e-5)
+    with pytest.raises(ValueError, match=r"^model: blocks.0.attn changes its weights after the softmax"):
+        tessella.inspect(made("cait_xxs24_224", 32, depth_token_only=1, **small), images(1, 32, 32), extent=QUICK)
+    maxvit = timm.create_model("maxvit_rmlp_pico_rw_256", pretrained=False, img_size=64).eval()
+    with pytest.raises(ValueError, match=r"attn_grid.attn attends among 4 tokens in 64 windows, which are not known"):
+        tessella.inspect(maxvit, images(1, 64, 64), extent=QUICK)
+    davit = timm.create_model("davit_tiny", pretrained=False).eval()
+    with pytest.raises(ValueError, match=r"attends among 32 tokens, not the 16 x 16 patches of the image"):
+        tessella.inspect(davit, images(1, 64, 64), extent=QUICK)
+
+
 def test_models_that_cannot_be_read_say_why():
     with pytest.raises(ValueError, match=r"^model: no self-attention was seen to run in Sequential; expected softmax"):
         tessella.inspect(nn.Sequential(nn.Conv2d(3, 4, 8, 8), nn.Flatten()), images(1, 16, 16))

@@ -76,6 +76,13 @@ def _part(bias: Tensor, images: slice, heads: slice) -> Tensor:
     return full[images if full.shape[0] > 1 else slice(None), heads if full.shape[1] > 1 else slice(None)]
 
 
+class Unreadable(ValueError):
+    """Attention of a kind that is not read."""
+
+
+SUMS_TO_ONE = 1e-2
+"""How far a row of weights may sum from one: what half precision rounds."""
+
 Seen = Callable[[Call], Tensor | None]
 """Hears of a call; what it returns, unless that is None, takes the place of the call's answer."""
 
@@ -131,11 +138,18 @@ class _Watch(TorchFunctionMode):
             self._pending = answer
 
     def _product(self, answer: Tensor, first: Tensor, second: Tensor) -> Tensor:
-        """The product of these probabilities and the values; the probabilities may have been cast in between."""
+        """The product of probabilities and values; what became of the softmax in between is what acts."""
         pending = self._pending
         if pending is None or first.shape != pending.shape or second.dim() != 4:
             return answer
         self._pending = None
+        if not torch.equal(first, pending.to(first.dtype)):
+            pending = first
+            if first.min() < 0 or (first.float().sum(-1) - 1).abs().max() > SUMS_TO_ONE:
+                raise Unreadable(
+                    f"model: {self._path[-1] or 'its attention'} changes its weights after the softmax, so that they "
+                    "no longer sum to one; expected attention that multiplies the values by its softmax"
+                )
         return self.tell(Call(self._path[-1], second, known=pending, answer=answer), answer)
 
     def tell(self, call: Call, answer: Tensor) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from tessella.probe.attention_calls import Call, watched
+from tessella.probe.attention_calls import Call, Unreadable, watched
 from tessella.probe.layer_sums import Place
 from tessella.probe.tower import Tower
 
@@ -60,6 +60,8 @@ def places(tower: Tower, image: Float[Tensor, "batch channels height width"]) ->
     try:
         with watched(tower.model, seen):
             answer = tower(image)
+    except Unreadable:
+        raise
     except (RuntimeError, AssertionError, ValueError, TypeError) as error:
         reason = str(error).strip().splitlines() or [type(error).__name__]
         raise ValueError(f"model: it does not take images of {height} x {width} pixels: {reason[0]}") from error
@@ -85,12 +87,12 @@ def _laid_out(model: nn.Module, trial: _Trial, image: Pair) -> list[Place]:
     found = []
     for index, (name, windows, heads, tokens) in enumerate(trial.calls):
         shared = "" if not name or sum(name == other for other, *_ in trial.calls) == 1 else f" (run {index + 1})"
-        placed = _placed(tokens, windows, grid, prefix, _window(model, name))
+        placed = _placed(tokens, windows, grid, prefix, _window(model, name, tokens))
         if placed is None:
             raise ValueError(
                 f"model: {name} attends among {tokens} tokens"
-                + (f" in {windows} windows" if windows > 1 else "")
-                + f", which are not the {grid[0]} x {grid[1]} patches of the image and {len(prefix)} other tokens"
+                + (f" in {windows} windows, which are not known to hold neighbours of" if windows > 1 else ", not")
+                + f" the {grid[0]} x {grid[1]} patches of the image and {len(prefix)} other tokens"
             )
         names, own, times = placed
         apart = (patch[0] * times, patch[1] * times)
@@ -110,10 +112,11 @@ def prefix_tokens(model: nn.Module) -> tuple[str, ...]:
                 counts.setdefault(kind, value.shape[-2] if value.dim() > 1 else 1)
         if last == "prefix_tokens":  # this project's own ViT
             counts |= {"class": 1, "register": value.shape[0] - 1}
-    registers = counts.get("register", 0)
-    numbered = tuple(f"register {number + 1}" for number in range(registers)) if registers > 1 else ("register",)
-    single = tuple(kind for kind in ("class", "distillation") if kind in counts)
-    return single + (numbered if registers else ())
+    return tuple(name for kind in _PREFIX for name in _numbered(kind, counts.get(kind, 0)))
+
+
+def _numbered(kind: str, count: int) -> tuple[str, ...]:
+    return tuple(f"{kind} {number + 1}" for number in range(count)) if count > 1 else (kind,) * count
 
 
 def _first_grid(model: nn.Module, trial: _Trial, prefix: int, image: Pair) -> tuple[Pair, Pair]:
@@ -146,13 +149,12 @@ def _placed(
     for times in (1, 2, 4, 8, 16, 32):
         rows, columns = math.ceil(grid[0] / times), math.ceil(grid[1] / times)
         if windows == 1:
-            for names in (prefix, (), *_unnamed(tokens - rows * columns, prefix)):
+            for names in (prefix, (), *(_unnamed(tokens - rows * columns, prefix) if times == 1 else ())):
                 if len(names) + rows * columns == tokens:
                     return names, (rows, columns), times
-        down, across = window if window is not None and math.prod(window) == tokens else _square(tokens)
         # The last windows of a row or column may be filled up with nothing.
-        if down and math.ceil(rows / down) * math.ceil(columns / across) == windows:
-            return (), (down, across), times
+        if window is not None and math.ceil(rows / window[0]) * math.ceil(columns / window[1]) == windows:
+            return (), window, times
         if min(rows, columns) == 1:
             break
     return None
@@ -162,19 +164,22 @@ def _unnamed(count: int, prefix: tuple[str, ...]) -> Sequence[tuple[str, ...]]:
     """Tokens of a model whose names for them are not known."""
     if prefix or not 0 < count <= MOST_PREFIX:
         return ()
-    return (tuple(f"token {number + 1}" for number in range(count)) if count > 1 else ("token",),)
+    return (_numbered("token", count),)
 
 
-def _square(tokens: int) -> Pair:
-    side = math.isqrt(tokens)
-    return (side, side) if side * side == tokens else (0, 0)
+def _window(model: nn.Module, name: str, tokens: int) -> Pair | None:
+    """The window of so many tokens that the module, a part of it, or a module around it says it attends within.
 
-
-def _window(model: nn.Module, name: str) -> Pair | None:
-    """What the module says of its window's size."""
-    size = getattr(model.get_submodule(name), "window_size", None) if name else None
-    if isinstance(size, int):
-        return size, size
-    if isinstance(size, Sequence | torch.Size) and len(size) == 2:
-        return int(size[0]), int(size[1])
+    Patches of a window lie side by side, which counts alone do not tell: MaxViT's grids and MobileViT's groups take
+    patches from all over the image.
+    """
+    if "grid" in name:
+        return None
+    steps = name.split(".") if name else []
+    around = [model.get_submodule(".".join(steps[:length])) for length in range(len(steps), -1, -1)]
+    for part in (around[0], *around[0].children(), *around[1:]):
+        for size in (getattr(part, "window_size", None), getattr(part, "partition_size", None)):
+            pair = (size, size) if isinstance(size, int) else size
+            if isinstance(pair, Sequence | torch.Size) and len(pair) == 2 and pair[0] * pair[1] == tokens:
+                return int(pair[0]), int(pair[1])
     return None
