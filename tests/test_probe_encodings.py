@@ -44,6 +44,17 @@ def test_encodings_of_another_image_size_are_compared_as_the_model_has_them():
     torch.testing.assert_close(found.similarities, cosines(own).detach())
 
 
+def test_encodings_that_lie_on_the_grid_are_read():
+    timm = pytest.importorskip("timm", reason="the extra [vision] is not installed (timm)")
+    for name, last in (("pit_ti_distilled_224", False), ("volo_d1_224", True)):
+        torch.manual_seed(0)
+        model = timm.create_model(name, pretrained=False, img_size=64).eval()
+        found = encodings(model, 64, 64)
+        on_grid = model.pos_embed[0] if last else model.pos_embed[0].permute(1, 2, 0)
+        assert (found.kind, found.grid) == ("learned", tuple(on_grid.shape[:2]))
+        torch.testing.assert_close(found.similarities, cosines(on_grid.flatten(0, 1)).detach())
+
+
 def test_sines_and_cosines_are_known_by_their_values_and_chance_keeps_them():
     model = transformers_model("ViTMAEModel", 32)
     model.embeddings.position_embeddings.data[0, 1:] = sin_cos(4, 4, 6)

@@ -50,7 +50,7 @@ def _added(model: nn.Module, place: Place) -> list[Found]:
     """Encodings that are added to the patches."""
     turning = tuple(f"{name}." for name, part in model.named_modules() if _is_rotary(part))
     for name, value in (*model.named_parameters(), *model.named_buffers()):
-        table = _table(name, value)
+        table = _table(name, value, place.grid)
         if table is None or name.startswith(turning):
             continue
         patches, own = place.grid[0] * place.grid[1], None
@@ -74,8 +74,8 @@ def _added(model: nn.Module, place: Place) -> list[Found]:
     return []
 
 
-def _table(name: str, value: Tensor) -> Float[Tensor, "n dim"] | None:
-    """The encodings as rows, where the name says that these are some."""
+def _table(name: str, value: Tensor, grid: Pair) -> Float[Tensor, "n dim"] | None:
+    """The encodings as rows, where the name says that these are some; also of those that lie on the grid themselves."""
     path = name.lower().split(".")
     stem = path[-2] if path[-1] == "weight" and len(path) > 1 else path[-1]
     known = ("pos_embed", "position_embed", "positional_embed", "pos_embedding", "positions", "position_embeddings")
@@ -83,6 +83,9 @@ def _table(name: str, value: Tensor) -> Float[Tensor, "n dim"] | None:
         return None
     if not value.is_floating_point():
         return None
+    if value.dim() == 4 and value.shape[0] == 1 and grid in (tuple(value.shape[1:3]), tuple(value.shape[2:])):
+        channels_last = value if tuple(value.shape[1:3]) == grid else value.permute(0, 2, 3, 1)
+        return channels_last[0].flatten(0, 1)
     if value.dim() == 3 and value.shape[0] == 1:
         return value[0]
     return value if value.dim() == 2 else None
@@ -190,8 +193,10 @@ def _why_none(model: nn.Module) -> str:
     kinds = " ".join(type(part).__name__ for part in model.modules())
     if "relative_position_bias_table" in names:
         return "it has tables of relative biases, and nothing says which layer each of them belongs to"
-    if "cpb_mlp" in names:
+    if any(network in names for network in ("cpb_mlp", "meta_mlp", "rel_pos.mlp")):
         return "its biases come from a network that reads relative coordinates: no place has an encoding to compare"
+    if "attention_bias" in names:
+        return "its attention adds tables of biases, in a form that is not read here"
     if any(_is_rotary(part) for part in model.modules()):
         return "it turns queries and keys by their places, in a form that is not read here"
     if "PositionalScores" in kinds:
