@@ -1,5 +1,6 @@
 """`tessella inspect` as a person types it: names, folders and files, several models, and what can go wrong."""
 
+import argparse
 import json
 import re
 
@@ -84,6 +85,20 @@ def test_the_folder_s_own_weights_and_others_are_taken(saved, tmp_path):
     again = inspect(named(str(folder), tmp_path / "a.pt"), given, extent=QUICK)
     torch.testing.assert_close(again.layers[1].mean_attention, direct.layers[1].mean_attention)
     assert again.details["weights"] == "a.pt"
+
+
+def test_a_checkpoint_with_the_arguments_of_its_training_is_read(tmp_path):
+    torch.save({"model": {"a": torch.ones(2)}, "args": argparse.Namespace(lr=0.1)}, tmp_path / "a.pth")
+    assert read_weights(tmp_path / "a.pth")["a"].tolist() == [1.0, 1.0]
+
+
+def test_a_folder_whose_weights_are_of_another_shape_is_one_line(saved, capfd):
+    config = saved[1] / "config.json"
+    config.write_text(config.read_text().replace('"hidden_size": 24', '"hidden_size": 30'))
+    code, out, err = said([saved[1], "--count", 1], capfd)
+    assert (code, out) == (2, "")
+    (line,) = err.strip().splitlines()
+    assert re.match(r"tessella: weights: \S+mine does not fit ViTModel: \d+ of another shape \(embeddings", line), line
 
 
 def test_names_of_timm_and_torchvision_with_weights_from_a_file(tmp_path, monkeypatch):
@@ -174,6 +189,24 @@ def test_pictures_are_cropped_to_what_the_model_wants_and_named_by_their_folders
     assert next(of_files(pictures_folder, Sight((8, 8), 1, (0.0,), (1.0,))).batches(1)).shape == (1, 1, 8, 8)
 
 
+def test_pictures_of_any_size_are_cropped_to_any_other(tmp_path):
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    sizes = [(wide, high) for wide in (1, 37, 256, 341, 500) for high in (1, 99, 256, 375)]
+    for number, size in enumerate(sizes):
+        image.new("RGB", size).save(tmp_path / f"{number}.png")
+    for wanted in ((48, 96), (96, 48), (32, 32), (7, 224)):
+        assert sum(len(batch) for batch in of_files(tmp_path, Sight(wanted)).batches(8)) == len(sizes)
+
+
+def test_models_of_torchvision_that_are_no_vits_are_read_or_refused():
+    models = pytest.importorskip("torchvision", reason="the extra [vision] is not installed (torchvision)").models
+    torch.manual_seed(0)
+    swin = models.SwinTransformer([2, 2], 12, [1, 1], [1, 2], [4, 4], num_classes=3).eval()
+    assert [layer.windows for layer in inspect(swin, images(1, 32, 32), extent=QUICK).layers] == [16, 4]
+    with pytest.raises(ValueError, match=r"^model: no self-attention was seen to run in ResNet"):
+        inspect(models.resnet18(weights=None), images(1, 32, 32), extent=QUICK)
+
+
 def test_batches_of_a_loader_are_streamed_with_their_labels_left_out():
     loader = [(images(2, 16, 16), torch.zeros(2)), (images(1, 16, 16), torch.zeros(1))]
     model = ViT(ViTShape(image=16, patch=4, dim=8, depth=1, heads=2))
@@ -192,12 +225,17 @@ def test_batches_of_a_loader_are_streamed_with_their_labels_left_out():
         (["{run}", "--weights", "{tmp}/none.pt"], r"weights: got '\S+none.pt', which is no file"),
         (["{run}", "--weights", "{tmp}/broken.pt"], r"weights: \S+broken.pt cannot be read as a checkpoint of tensors"),
         (["{run}", "--weights", "{tmp}/broken.safetensors"], r"weights: \S+ cannot be read as safetensors"),
-        (["{run}", "--weights", "{tmp}/code.pt"], r"weights: \S+code.pt cannot be read as a checkpoint of tensors"),
+        (
+            ["{run}", "--weights", "{tmp}/code.pt"],
+            r"weights: \S+code.pt holds \S*print, and nothing but tensors and plain values is read",
+        ),
         (
             ["{run}", "--weights", "{tmp}/other.pt"],
             r"weights: \S+other.pt does not fit ViT: \d+ missing \(prefix_tokens, positions, embed.bias, ...\), "
             r"1 not expected \(extra\), 1 of another shape \(embed.weight 2 x 3 for 8 x 4\)",
         ),
+        (["{run}", "--weights", "{tmp}/whole.pt"], r"weights: \S+whole.pt holds torch.nn.modules.linear.Linear, and "),
+        (["{run}", "--weights", "{tmp}/teacher.pt"], r"weights: \S+teacher.pt holds a dict of epoch, name without"),
         (["{run}", "--images", "{tmp}/empty"], r"images: got \S+empty, which holds no images"),
         (["{run}", "--images", "{tmp}/nowhere"], r"images: got '\S+nowhere', which is not there"),
         (["{run}", "--images", "{tmp}/a.png"], r"images: \S+a.png cannot be read as an image"),
@@ -217,6 +255,8 @@ def test_what_is_wrong_is_said_in_one_line(arguments, message, run_folder, tmp_p
     for name in ("a.png", "broken.pt2", "broken.pt", "broken.safetensors"):
         (tmp_path / name).write_bytes(b"not what its name says")
     torch.save({"run": print}, tmp_path / "code.pt")
+    torch.save(torch.nn.Linear(1, 1), tmp_path / "whole.pt")
+    torch.save({"epoch": 3, "name": "teacher"}, tmp_path / "teacher.pt")
     torch.save(
         {"embed.weight": torch.zeros(2, 3), "extra": torch.zeros(1), "head.bias": torch.zeros(10)},
         tmp_path / "other.pt",
@@ -239,7 +279,7 @@ def test_weights_that_are_not_finite_and_files_without_tensors_are_refused(tmp_p
     with pytest.raises(ValueError, match=r"^weights: a has numbers that are not finite in bias"):
         load_weights(model, {"weight": torch.zeros(1, 1), "bias": torch.tensor([float("nan")])}, "a")
     torch.save({"epoch": 3}, tmp_path / "a.pt")
-    with pytest.raises(ValueError, match=r"a\.pt holds dict without tensors, expected a model's state dict"):
+    with pytest.raises(ValueError, match=r"a\.pt holds a dict of epoch without tensors, expected a model's state dict"):
         read_weights(tmp_path / "a.pt")
 
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from tessella.probe.pictures import Sight
 from tessella.probe.subject import Subject, of_module, sight
 from tessella.probe.tower import tower
-from tessella.probe.weights_file import load_weights, read_weights, reason
+from tessella.probe.weights_file import load_weights, read_weights, reason, some
 
 RANDOM = "random"
 """What stands for a model's weights where none are wanted."""
@@ -123,26 +124,42 @@ def _transformers(path: Path, config: dict[str, Any], weights: str | Path | None
     kind = getattr(transformers, wanted, None) if wanted else transformers.AutoModel
     if kind is None:
         raise ValueError(f"model: {path} holds {wanted!r}, which this version of transformers does not have")
-    state = _state(weights)
+    state, only_here = _state(weights), {"local_files_only": True, "trust_remote_code": False}
     try:
-        read = transformers.AutoConfig.from_pretrained(path, local_files_only=True)
-        if weights is None:
-            made, info = kind.from_pretrained(path, local_files_only=True, output_loading_info=True)
-        else:
-            made, info = kind(read) if wanted else transformers.AutoModel.from_config(read), {}
+        with _quiet(transformers):
+            read = transformers.AutoConfig.from_pretrained(path, **only_here)
+            if weights is None:
+                told = {"output_loading_info": True, "ignore_mismatched_sizes": True}  # both are told of below
+                made, info = kind.from_pretrained(path, **only_here, **told)
+            else:
+                made, info = kind(read) if wanted else transformers.AutoModel.from_config(read), {}
     except Exception as error:
         raise _not_made(str(path), weights, error) from error
-    wrong = [
-        f"{len(info[key])} {key.replace('_', ' ')}" for key in ("missing_keys", "mismatched_keys") if info.get(key)
-    ]
-    if wrong:
-        names = sorted(map(str, info.get("missing_keys") or info["mismatched_keys"]))[:3]
-        raise ValueError(f"weights: {path} does not fit {wanted}: {', '.join(wrong)} ({', '.join(names)})")
+    missing, sizes = sorted(info.get("missing_keys", ())), sorted(info.get("mismatched_keys", ()))
+    wrong = [("missing", missing), ("of another shape", [name for name, *_ in sizes])]
+    said = [f"{len(names)} {what} ({some(names)})" for what, names in wrong if names]
+    if said:
+        raise ValueError(f"weights: {path} does not fit {wanted}: {', '.join(said)}")
 
     wanted_sight = _processor_sight(path, made)
     if size is not None:
         wanted_sight = Sight(size, wanted_sight.channels, wanted_sight.mean, wanted_sight.deviation, wanted_sight.known)
     return _subject(made, path.resolve().name, weights, state, None, wanted_sight, "the folder's")
+
+
+@contextlib.contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without transformers' reports and bars: what is wrong is said in one line."""
+    logging = transformers.utils.logging
+    level, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity(logging.CRITICAL)
+    logging.disable_progress_bar()
+    try:
+        yield
+    finally:
+        logging.set_verbosity(level)
+        if bars:
+            logging.enable_progress_bar()
 
 
 def _exported(path: Path, weights: str | Path | None) -> Subject:

@@ -170,8 +170,10 @@ def _cropped(picture: Any, size: tuple[int, int]) -> UInt8[Tensor, "1 height wid
     height, width = size
     scale = max(height / picture.height, width / picture.width)
     wide, high = width / scale, height / scale
-    left, top = (picture.width - wide) / 2, (picture.height - high) / 2
-    resized = picture.resize((width, height), Image.Resampling.BICUBIC, box=(left, top, left + wide, top + high))
+    # Rounding may take a side that just fits beyond the picture.
+    left, top = max(0.0, (picture.width - wide) / 2), max(0.0, (picture.height - high) / 2)
+    box = (left, top, min(left + wide, picture.width), min(top + high, picture.height))
+    resized = picture.resize((width, height), Image.Resampling.BICUBIC, box=box)
     pixels = torch.from_numpy(np.array(resized))
     return pixels.view(1, height, width, -1)
 

@@ -79,7 +79,7 @@ def sight(found: Tower) -> Sight:
         size = _size(getattr(getattr(model, "patch_embed", None), "img_size", None)) or known["input_size"][-2:]
         return Sight(tuple(size), channels, tuple(known["mean"]), tuple(known["std"]))
     if found.library == "torchvision":
-        return Sight(_size(model.image_size) or (224, 224), channels, *IMAGENET)
+        return Sight(_size(getattr(model, "image_size", None)) or (224, 224), channels, *IMAGENET)
     if found.library == "tessella" and hasattr(model, "shape"):
         plain = (0.5,) * model.shape.channels
         return Sight((model.shape.image,) * 2, model.shape.channels, plain, plain, known=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -26,8 +28,16 @@ def read_weights(path: Path) -> dict[str, Tensor]:
         except (safetensors.SafetensorError, OSError, ValueError) as error:
             raise ValueError(f"weights: {path} cannot be read as safetensors ({reason(error)})") from error
     try:
-        loaded = torch.load(path, map_location="cpu", weights_only=True)
+        # Many a training script keeps its arguments beside the weights, in a class that holds values and does nothing.
+        with torch.serialization.safe_globals([argparse.Namespace]):
+            loaded = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:  # torch.load lets a damaged file through to whatever it breaks
+        other = re.search(r"Unsupported (?:global: GLOBAL|class) ([\w.]+)", str(error))
+        if other:
+            raise ValueError(
+                f"weights: {path} holds {other[1]}, and nothing but tensors and plain values is read; save the "
+                "model's state_dict()"
+            ) from error
         raise ValueError(f"weights: {path} cannot be read as a checkpoint of tensors ({reason(error)})") from error
     return _unwrapped(loaded, path)
 
@@ -43,7 +53,10 @@ def _unwrapped(loaded: Any, path: Path) -> dict[str, Tensor]:
                 return _without_wrappers(tensors)
             break
         loaded = inner
-    raise ValueError(f"weights: {path} holds {type(loaded).__name__} without tensors, expected a model's state dict")
+    inside = f" of {some([str(name) for name in loaded])}" if isinstance(loaded, Mapping) and loaded else ""
+    raise ValueError(
+        f"weights: {path} holds a {type(loaded).__name__}{inside} without tensors, expected a model's state dict"
+    )
 
 
 def _without_wrappers(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -65,12 +78,12 @@ def load_weights(model: nn.Module, weights: Mapping[str, Tensor], source: str) -
         if name in own and value.shape != own[name].shape
     ]
     found = [("missing", missing), ("not expected", unexpected), ("of another shape", shapes)]
-    said = [f"{len(names)} {what} ({_some(names)})" for what, names in found if names]
+    said = [f"{len(names)} {what} ({some(names)})" for what, names in found if names]
     if said:
         raise ValueError(f"weights: {source} does not fit {type(model).__name__}: {', '.join(said)}")
     not_finite = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if not_finite:
-        raise ValueError(f"weights: {source} has numbers that are not finite in {_some(not_finite)}")
+        raise ValueError(f"weights: {source} has numbers that are not finite in {some(not_finite)}")
     model.load_state_dict(dict(weights))
 
 
@@ -78,7 +91,8 @@ def _sizes(value: Tensor) -> str:
     return " x ".join(map(str, value.shape)) or "a number"
 
 
-def _some(names: Sequence[str]) -> str:
+def some(names: Sequence[str]) -> str:
+    """The first three."""
     return ", ".join(names[:3]) + (", ..." if len(names) > 3 else "")
 
 
