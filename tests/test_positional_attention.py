@@ -325,6 +325,35 @@ def test_what_does_not_fit_is_named(make, message):
         make()
 
 
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: PositionalAttention(9, 3, tokens=4)(torch.zeros(4, 9)), r"tokens: got shape \(4, 9\), expected"),
+        (lambda: PositionalAttention(9, 3, tokens=4)(torch.zeros(1, 4, 8)), r"tokens: got shape \(1, 4, 8\), expected"),
+        (
+            lambda: PositionalAttention(9, 3, "gram")(torch.zeros(1, 4, 9), torch.zeros(4, 6)),
+            r"positions: got shape \(4, 6\), expected \(tokens, 9\)",
+        ),
+        (
+            lambda: PositionalAttention(9, 3, "projections")(torch.zeros(1, 4, 9), torch.zeros(1, 4, 9)),
+            r"positions: got shape \(1, 4, 9\), expected \(tokens, 9\)",
+        ),
+    ],
+)
+def test_shapes_that_do_not_fit_are_named(make, message):
+    """To users, who run without the checker of shapes."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        with pytest.raises(ValueError, match=message):
+            make()
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_no_images_give_none():
+    assert PositionalAttention(9, 3, tokens=4)(torch.zeros(0, 4, 9)).shape == (0, 4, 9)
+
+
 def test_an_unknown_parametrisation_is_named(monkeypatch):
     jaxtyping.config.update("jaxtyping_disable", True)
     try:

@@ -53,10 +53,11 @@ class PositionalMixing(nn.Module):
         batch, count, _ = tokens.shape
         if scores.shape[-1] != count:
             raise ValueError(f"tokens: got {count}, expected {scores.shape[-1]}, as many as there are positions")
-        values = self.project_values(tokens).view(batch, count, self.scores.heads, -1)
+        values = self.project_values(tokens)
+        values = values.view(batch, count, self.scores.heads, values.shape[-1] // self.scores.heads)
         if not torch.is_autocast_enabled(values.device.type):
             scores = scores.to(values.dtype)
-        merged = mix(scores, values).reshape(batch, count, -1)
+        merged = mix(scores, values).flatten(2)
         mixed: Tensor = self.dropout(self.project_out(merged))
         return mixed
 
@@ -83,6 +84,7 @@ class PositionalAttention(PositionalMixing):
     ):
         scores = PositionalScores(dim, heads, parametrisation, tokens, diagonal, bias, generator)
         super().__init__(scores, nn.Linear(dim, dim, bias), nn.Linear(dim, dim, bias), attention_dropout, dropout)
+        self.dim = dim
         for projection in (self.project_values, self.project_out):
             nn.init.xavier_uniform_(projection.weight, generator=generator)  # type: ignore[arg-type]
             if bias:
@@ -97,6 +99,8 @@ class PositionalAttention(PositionalMixing):
         """`positions` has a row for every token, class and register tokens too. Where images keep some of their tokens
         each, `kept` says which positions they stand at; every image then has scores of its own.
         """
+        if tokens.ndim != 3 or tokens.shape[2] != self.dim:
+            raise ValueError(f"tokens: got shape {tuple(tokens.shape)}, expected (batch, tokens, {self.dim})")
         return self.mixed(tokens, positions, kept)
 
 

@@ -54,7 +54,7 @@ class PositionalScores(nn.Module):
             raise ValueError(f"heads: got {heads}, expected a divisor of dim, {dim}")
         if not math.isfinite(diagonal):
             raise ValueError(f"diagonal: got {diagonal}, expected a number")
-        self.heads, self.parametrisation = heads, parametrisation
+        self.dim, self.heads, self.parametrisation = dim, heads, parametrisation
         self.scale = (dim // heads) ** -0.5
         self._remembered: Tensor | None = None
         self._copies: list[Tensor] = []
@@ -78,6 +78,8 @@ class PositionalScores(nn.Module):
         """A with its scale: what the softmax is taken of."""
         if self.parametrisation == "matrix" or positions is None:
             return self.attention
+        if positions.ndim != 2 or positions.shape[1] != self.dim:
+            raise ValueError(f"positions: got shape {tuple(positions.shape)}, expected (tokens, {self.dim})")
         if self.parametrisation == "gram":
             query = key = self._by_head(positions)
         else:

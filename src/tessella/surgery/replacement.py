@@ -88,8 +88,8 @@ def _why_not(model: nn.Module) -> str:
         return f"{type(model).__name__} attends within windows, and positional attention needs all tokens together"
     if any("relative_position_bias" in name for name in names) or any("RelPos" in kind for kind in kinds):
         return f"{type(model).__name__} has relative position biases, and no encodings for scores to be made from"
-    if any("Rope" in kind or "RoPE" in kind for kind in kinds):
-        return f"{type(model).__name__} rotates queries and keys, and has no encodings for scores to be made from"
+    if any("Rope" in kind or "RoPE" in kind or "Rotary" in kind for kind in kinds):
+        return f"{type(model).__name__} rotates queries and keys, where scores are made from encodings alone"
     return (
         f"{type(model).__name__} holds no ViT that is known here: timm's VisionTransformer, transformers' ViT, DeiT, "
         "DINOv2 or ViTMAE, torchvision's VisionTransformer"
