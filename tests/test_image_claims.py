@@ -256,6 +256,15 @@ def test_cells_that_cut_patches_are_refused() -> None:
         fig5.measure(fig5.Setup(recipe=tiny_recipe(), cells=(3,)), Context(seeds=1))
 
 
+def test_a_network_that_cannot_be_built_is_told_before_any_is_trained() -> None:
+    def trained(fraction: float, text: str) -> None:
+        raise AssertionError(f"trained {text} first")
+
+    setup = fig5.Setup(recipe=tiny_recipe(), networks=("vit", "transformer"))
+    with pytest.raises(ValueError, match="network: got 'transformer', expected one of resnet18"):
+        fig5.measure(setup, Context(seeds=1, progress=trained))
+
+
 def test_mean_attention_is_the_attention_that_the_model_applies() -> None:
     model = ViT(TINY, "vanilla", seed=2).double()
     images = torch.rand(6, 1, 8, 8, dtype=torch.float64)

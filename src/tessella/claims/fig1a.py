@@ -24,6 +24,12 @@ from tessella.training.network import build
 SIDES = ("vanilla", "positional")
 
 
+PARTLY = (
+    "on the 16 patches of digits A becomes local in part only, and the labels do not ask for more: this ViT is more "
+    "accurate than the vanilla one, whose encodings are local"
+)
+
+
 @dataclass(frozen=True)
 class Setup(EncodingSetup):
     attentions: tuple[str, ...] = SIDES
@@ -98,7 +104,8 @@ def bars(setup: Setup) -> tuple[Bar, ...]:
         listed += [Bar("locality_vanilla_before", "<=", most), Bar("locality_vanilla_after", ">=", least)]
     if "positional" in setup.attentions:
         name = "locality_positional_scores"
-        listed += [Bar(f"{name}_before", "<=", most), Bar(f"{name}_after", ">=", least)]
+        reason = PARTLY if setup.data == "digits" else ""
+        listed += [Bar(f"{name}_before", "<=", most), Bar(f"{name}_after", ">=", least, why_not=reason)]
     return tuple(listed)
 
 
@@ -113,6 +120,6 @@ CLAIM = Claim(
     full=Setup(data="cifar100"),
     bars=bars,
     measure=measure,
-    seeds=1,
+    seeds=3,
     needs=("sklearn",),
 )

@@ -19,7 +19,10 @@ from tessella.claims.learnt_locality import encodings, grid_of
 from tessella.images.grid_shuffle import GridShuffle
 from tessella.probe.locality import chance, cosines, nearest_adjacent, put_back
 from tessella.training.loop import Trained
+from tessella.training.network import build
 from tessella.training.recipe import Recipe
+
+SMALL = "on 8 x 8 pixels both networks read more than 97 % of the digits either way, and little can fall"
 
 
 @dataclass(frozen=True)
@@ -75,13 +78,17 @@ def localities(model: torch.nn.Module, recipe: Recipe) -> tuple[Mapping[str, flo
 
 
 def measure(setup: Setup, context: Context) -> Findings:
-    side = splits(setup, context)[0].size[0]
+    images = splits(setup, context)[0]
+    side = images.size[0]
     wrong = [cell for cell in setup.cells if cell < 1 or side % cell or cell % setup.patch]
     if wrong or not setup.cells:
         raise ValueError(
             f"cells: got {setup.cells}, expected divisors of the {side} pixels of a side, and multiples of the patch, "
             f"{setup.patch}"
         )
+    for network in setup.networks:
+        # What cannot be built is told before hours of training, and not after them.
+        build(recipe_of(setup, network, setup.cells[0], 0).fitted(images), 0)
     kept: dict[tuple[str, int], Any] = {}
 
     def look(job: Job, trained: Trained) -> Mapping[str, float]:
@@ -118,8 +125,10 @@ def bars(setup: Setup) -> tuple[Bar, ...]:
         transformer = network in ("vit", "positional")
         if len(setup.cells) > 1:
             steady, steep = (1.5, 1.0) if digits else (2.0, 10.0)
-            limit = Bar(f"fall_{network}", "<=", steady) if transformer else Bar(f"fall_{network}", ">=", steep)
-            listed.append(limit)
+            if transformer:
+                listed.append(Bar(f"fall_{network}", "<=", steady))
+            else:
+                listed.append(Bar(f"fall_{network}", ">=", steep, why_not=SMALL if digits else ""))
         if network == "vit":
             listed.append(Bar(f"locality_restored_vit_{least}", ">=", 0.4 if digits else 0.5))
             if not digits:
