@@ -21,9 +21,19 @@ def run(options: argparse.Namespace) -> int:
     to_stdout = options.json is not None and str(options.json) == "-"
     if options.json is not None and not to_stdout:
         checked_file(options.json)
+    if options.picture is not None:
+        if options.picture.suffix not in (".png", ".svg", ".pdf"):
+            raise ValueError(f"picture: got {options.picture}, expected a name that ends in .png, .svg or .pdf")
+        checked_file(options.picture)
     module = importlib.import_module(f"tessella.bench.{BENCHES[options.name]}")
     command = f"tessella bench {options.name}" + (f" --device {device}" if device != "cpu" else "")
     result = record(options.name, module.cases(device), command)
+    if options.picture is not None:
+        # Drawn only where it is asked for: matplotlib takes a second to import.
+        from tessella.report.figures import save
+        from tessella.report.speed import speed
+
+        save(speed(result), options.picture)
     if to_stdout:
         print(json.dumps(result, indent=2, allow_nan=False))
         return 0

@@ -185,6 +185,7 @@ def _add_bench(commands: argparse._SubParsersAction[_Parser]) -> None:
     made.add_argument("name", choices=sorted(BENCHES), help="what to measure")
     made.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N (default: cpu)")
     made.add_argument("--json", type=Path, metavar="PATH", help="write the figures as JSON; - for standard output")
+    made.add_argument("--picture", type=Path, metavar="FILE", help="draw the times: .svg, .pdf or .png")
     made.set_defaults(module="benching")
 
 
