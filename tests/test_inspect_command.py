@@ -4,6 +4,7 @@ import argparse
 import json
 import re
 
+import numpy as np
 import pytest
 import safetensors.torch
 import torch
@@ -11,6 +12,7 @@ from probe_models import images, timm_model, torchvision_model, transformers_mod
 
 from tessella import Extent, ViT, ViTShape, inspect
 from tessella.cli.main import main
+from tessella.images.cache import drafted
 from tessella.images.digits import digits
 from tessella.probe.named_models import named
 from tessella.probe.pictures import Sight, of_files, pictures
@@ -187,6 +189,21 @@ def test_pictures_are_cropped_to_what_the_model_wants_and_named_by_their_folders
     torch.testing.assert_close(batch[0, :, 3, 3], blue)
     assert sight.shown(batch[0])[0, 0].tolist() == [0, 0, 255]
     assert next(of_files(pictures_folder, Sight((8, 8), 1, (0.0,), (1.0,))).batches(1)).shape == (1, 1, 8, 8)
+
+
+def test_a_prepared_set_shows_its_held_out_images_with_their_classes(tmp_path):
+    pixels = np.random.default_rng(0).integers(0, 256, (3, 8, 8, 3), dtype=np.uint8)
+    with drafted(tmp_path / "set") as draft:
+        for split, order in (("train", [2, 1, 0]), ("test", [0, 1, 2])):
+            path = draft.images_file(split, pixels.shape)
+            np.lib.format.open_memmap(path, mode="r+")[:] = pixels[order]
+            draft.write_labels(split, np.array([0, 1, 1])[order])
+        draft.finish("cifar10", "a test", ("cat", "dog"), lambda _: None)
+    found = pictures(str(tmp_path / "set"), Sight((8, 8), 3, (0.0,) * 3, (1.0,) * 3))
+    assert (found.count, found.source) == (3, "cifar10, held out")
+    assert (list(found.names), list(found.labels)) == (["1: cat", "2: dog", "3: dog"], ["cat", "dog", "dog"])
+    batches = torch.cat(list(found.batches(2)))
+    torch.testing.assert_close(batches, torch.from_numpy(pixels).permute(0, 3, 1, 2) / 255)
 
 
 def test_pictures_of_any_size_are_cropped_to_any_other(tmp_path):

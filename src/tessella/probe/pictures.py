@@ -1,4 +1,4 @@
-"""Images on their way into a model: tensors, a folder, a file, or the digits, a batch at a time."""
+"""Images on their way into a model: tensors, a folder, a file, a prepared set, or the digits, a batch at a time."""
 
 from __future__ import annotations
 
@@ -8,9 +8,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
+
+from tessella.images import cache
+from tessella.images.image_set import ImageSet
 
 SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".gif", ".tif", ".tiff", ".ppm", ".pgm")
 """What counts as an image in a folder."""
@@ -79,7 +83,7 @@ class Pictures:
 
 
 def pictures(images: Any, sight: Sight) -> Pictures:
-    """From a float tensor as the model takes it, batches of such, a folder or a file, or `digits`."""
+    """From a float tensor as the model takes it, batches of such, a folder or a file, a prepared set, or `digits`."""
     if isinstance(images, Pictures):
         return images
     if isinstance(images, Tensor):
@@ -87,7 +91,8 @@ def pictures(images: Any, sight: Sight) -> Pictures:
     if isinstance(images, str) and images == "digits":
         return of_digits(sight)
     if isinstance(images, str | Path):
-        return of_files(Path(images), sight)
+        path = Path(images)
+        return of_prepared(path, sight) if cache.is_cache(path) else of_files(path, sight)
     if isinstance(images, Iterable) and not isinstance(images, Iterator):
         return of_batches(images)
     raise ValueError(
@@ -121,16 +126,24 @@ def of_digits(sight: Sight) -> Pictures:
     """scikit-learn's held-out digits."""
     from tessella.images.digits import digits
 
-    held_out = digits("test")
-    pixels = torch.from_numpy(held_out.images)
+    return _of_set(digits("test"), sight, "digits, held out")
 
+
+def of_prepared(path: Path, sight: Sight) -> Pictures:
+    """The held-out images of a folder that `tessella data prepare` made."""
+    held_out = cache.load(path, "test")
+    return _of_set(held_out, sight, f"{held_out.name}, held out")
+
+
+def _of_set(images: ImageSet, sight: Sight, source: str) -> Pictures:
     def batches(at_once: int) -> Iterator[Tensor]:
-        for part in pixels.split(at_once):
-            yield sight.normalised(part)
+        for start in range(0, len(images), at_once):
+            # A copy, since what is mapped into memory is not to be written to.
+            yield sight.normalised(torch.from_numpy(np.array(images.images[start : start + at_once])))
 
-    labels = [held_out.classes[label] for label in held_out.labels]
-    names = [f"digit {number + 1}" for number in range(len(held_out))]
-    return Pictures(batches, len(held_out), names, labels, "digits, held out")
+    labels = [images.classes[label] for label in images.labels]
+    names = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
+    return Pictures(batches, len(images), names, labels, source)
 
 
 def of_files(path: Path, sight: Sight) -> Pictures:
@@ -164,7 +177,6 @@ def of_files(path: Path, sight: Sight) -> Pictures:
 
 def _cropped(picture: Any, size: tuple[int, int]) -> UInt8[Tensor, "1 height width colours"]:
     """The middle of the picture, as large as fits, at the size wanted."""
-    import numpy as np
     from PIL import Image
 
     height, width = size
