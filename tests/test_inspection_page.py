@@ -467,6 +467,7 @@ def test_windows_and_relative_biases_are_shown_as_what_they_are(browser: Any, tm
 @pytest.mark.parametrize("page", sorted((DOCS / "pages").glob("*.html")), ids=lambda page: page.stem)
 def test_the_pages_of_the_documentation_work(browser: Any, page: Path) -> None:
     """The README shows them as they are after these presses; their pictures are taken here."""
+    assert page.stat().st_size < 1_500_000
     for opened in visit(browser, page):
         opened.point("photo", 0.4, 0.3, press=True)
         opened.view.fill("#layer", "1")

@@ -51,7 +51,7 @@ function photoScene(view, width) {
   if (image) scene.add("image", { x: 0, y: 0, w: width, h: tall, source: image });
   const [across, down] = [layer.grid[1] * w, layer.grid[0] * h], [x, y] = [where.corner[1] * w, where.corner[0] * h];
   const found = shares(view, view.head), strength = image ? state.overlay : 1;
-  if (strength) scene.heat(x, y, across, down, layer.grid[1], found.map((s) => colour("sequential", s)), found.map((s) => (image ? strength * (0.45 + 0.55 * s) : 1)));
+  if (strength) scene.heat(x, y, across, down, layer.grid[1], found.map((s) => colour("sequential", s)), found.map((s) => (image ? strength * (0.25 + 0.75 * s) : 1)));
   for (let k = 1; k < columns; k += 1) scene.line(k * w, 0, k * w, tall, "rgba(128,128,128,0.45)", 0.7);
   for (let k = 1; k < rows; k += 1) scene.line(0, k * h, width, k * h, "rgba(128,128,128,0.45)", 0.7);
   if (layer.windows > 1) scene.frame(x, y, across, down, "#ffffff", 2.5).frame(x, y, across, down, "#000000", 1);

@@ -1,6 +1,8 @@
 // Pictures: a scene is drawn once and then painted on a canvas, or written as SVG or PNG. A picture is a scene with a
 // title, words for those who do not see it, a line of numbers for the place under the pointer, and buttons that save it.
 
+const SMOOTHED = 24; // pixels across from which a photograph is easier to recognise smooth; drawings of fewer are their pixels
+
 const LIGHT = { ink: "#1d2330", quiet: "#5a6373", line: "#d9dde3", ground: "#ffffff", mark: "#d55e00", none: "#e4e7ec", accent: "#0b5fa5" };
 const DARK = { ink: "#e7eaf0", quiet: "#a3adbb", line: "#363d49", ground: "#1c2129", mark: "#ff9a4d", none: "#2b313c", accent: "#6bb8f2" };
 
@@ -83,7 +85,7 @@ const PAINTERS = {
     context.drawImage(pixelsOf(item), item.x, item.y, item.w, item.h);
   },
   image(context, item) {
-    context.imageSmoothingEnabled = item.source.naturalWidth > 64;
+    context.imageSmoothingEnabled = item.source.naturalWidth >= SMOOTHED;
     context.drawImage(item.source, item.x, item.y, item.w, item.h);
   },
   rect(context, item, of) {
@@ -158,7 +160,7 @@ const WRITERS = {
     }
   },
   image(svg, item) {
-    shape(svg, "image", { x: item.x, y: item.y, width: item.w, height: item.h, href: item.source.src, preserveAspectRatio: "none", "image-rendering": item.source.naturalWidth > 64 ? "auto" : "pixelated" });
+    shape(svg, "image", { x: item.x, y: item.y, width: item.w, height: item.h, href: item.source.src, preserveAspectRatio: "none", "image-rendering": item.source.naturalWidth >= SMOOTHED ? "auto" : "pixelated" });
   },
   rect(svg, item, of) {
     shape(svg, "rect", { x: item.x, y: item.y, width: item.w, height: item.h, fill: of(item.fill) });
