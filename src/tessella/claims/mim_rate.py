@@ -57,9 +57,9 @@ class Setup:
     by_local_size: tuple[Case, ...] = (Case(128, 64, 8), Case(128, 64, 16), Case(128, 64, 32))
     by_global_size: tuple[Case, ...] = (Case(128, 32, 16), Case(128, 64, 16), Case(128, 96, 16))
     by_spread: tuple[Case, ...] = (Case(128, 64, 16), Case(128, 64, 16, 2.0), Case(128, 64, 16, 4.0))
-    by_far_patches: tuple[Case, ...] = (Case(1024, 512, 16), Case(4096, 2048, 16))
+    by_far_patches: tuple[Case, ...] = (Case(512, 256, 8), Case(2048, 1024, 8))
     """Where areas are a small share of the patches; reported without bars, for `far_steps` alone."""
-    far_steps: int = 300
+    far_steps: int = 220
 
 
 LATE = (
@@ -115,13 +115,16 @@ def measure(config: Setup, context: Context) -> Findings:
             ("C1", config.by_global_size, [case.global_size for case in config.by_global_size]),
             ("far_P", config.by_far_patches, [case.patches for case in config.by_far_patches]),
         ):
-            derived = {case: derived_time(config, case, 0.95) for case in sweep}
-            for what, found in (("time", times), ("time_to_half", halves), ("derived_time", derived)):
+            series = {"time": times, "time_to_half": halves}
+            if name != "C1":  # the derived time does not know the global area
+                series["derived_time"] = {case: derived_time(config, case, 0.95) for case in sweep}
+            for what, found in series.items():
                 exponent = np.polyfit(np.log(sizes), np.log([found[case] for case in sweep]), 1)[0]
                 measured.setdefault(f"{what}_exponent_{name}", []).append(float(exponent))
         widest = times[config.by_spread[-1]] / times[config.by_spread[0]]
         measured.setdefault("time_ratio_widest_spread", []).append(widest)
-    return Findings(measured, {"curves": curves})
+    barred = list(dict.fromkeys(bar.measurement for bar in bars(config)))
+    return Findings({name: measured[name] for name in [*barred, *measured]}, {"curves": curves})
 
 
 def derived_time(config: Setup, case: Case, level: float, ratio: float = 0.5) -> float:

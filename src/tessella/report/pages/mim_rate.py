@@ -31,8 +31,8 @@ def content(verdict: Verdict) -> Content:
                 "pull on a correlation is as A (1 - A)^2, with A the attention on the own area, so that the climb from "
                 "one half to .95 costs 244 units of time and finding an area only about P / ((1 - gamma) Cs) of them, "
                 "8 to 32 at the smaller sizes here. That is why the time to .95 depends on sizes far less than the "
-                "time to one half; at P = 1,024 and 4,096 finding the area begins to count. A wide spread of the "
-                "magnitudes z slows the climb: small z need larger correlations.",
+                "time to one half; with areas of 8 in P = 512 and 2,048 patches finding them begins to count. A wide "
+                "spread of the magnitudes z slows the climb: small z need larger correlations.",
             ),
         ),
         Section(
