@@ -60,6 +60,11 @@ def test_a_missed_bar_gives_its_reason() -> None:
     assert "reasons" not in verdict([1.0], Bar("x", ">=", 0.9)).as_json()
 
 
+def test_bars_missed_for_one_reason_are_told_in_one_line() -> None:
+    made = verdict([0.7], Bar("x", ">=", 0.9, why_not="too few"), Bar("x", ">", 0.8, why_not="too few"))
+    assert made.reasons == ["x is 0.7, the bar is >= 0.9 (mean); x is 0.7, the bar is > 0.8 (mean): too few"]
+
+
 def test_a_bar_on_every_run_that_is_missed_says_in_how_many() -> None:
     (reason,) = verdict([0.5, 9.0, 0.6], Bar("x", "<", 8.0, "every run")).reasons
     assert reason == "x is 3.367 on average and misses in 1 of 3 runs, the bar is < 8 (every run)"

@@ -105,6 +105,9 @@ def test_mirrored_samples_keep_v_in_span_and_plain_ones_do_not() -> None:
 def test_gamma_outgrows_rho() -> None:
     assert values("lem4.3", "increment_ratio").max() < 1
     assert values("lem4.3", "steps_gamma_above").tolist() == [1.0]
+    # Dense features, q = 2/3 and twice 1: |rho| exceeds gamma in each world, and where q = 1 gamma ends below rho.
+    assert (values("lem4.3", "least_lead_dense") < 0).all()
+    assert (np.sign(values("lem4.3", "gamma_over_rho_dense")) == [1, -1, -1]).all()
 
 
 def test_alpha_follows_its_best_value_and_the_paper_s_wording_of_event_three_is_missed_with_a_reason() -> None:

@@ -149,8 +149,9 @@ class Verdict:
 
     @property
     def reasons(self) -> list[str]:
-        """One sentence for each bar that was missed."""
-        lines = []
+        """What was missed and why: one line for each reason, and one for each bar that has none."""
+        lines: list[str] = []
+        by_reason: dict[str, list[str]] = {}
         for bar in self.missed:
             values = self.findings.measured[bar.measurement]
             missing = sum(not bar.accepts([value]) for value in values)
@@ -158,7 +159,9 @@ class Verdict:
             if bar.over == "every run" and len(values) > 1:
                 got += f" on average and misses in {missing} of {len(values)} runs"
             text = f"{bar.measurement} is {got}, the bar is {bar}"
-            lines.append(f"{text}: {bar.why_not}" if bar.why_not else text)
+            by_reason.setdefault(bar.why_not, []).append(text)
+        for reason, texts in by_reason.items():
+            lines += [f"{'; '.join(texts)}: {reason}"] if reason else texts
         return lines
 
     def as_json(self) -> dict[str, Any]:

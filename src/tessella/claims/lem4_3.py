@@ -17,12 +17,20 @@ FLOOR = (
 )
 
 
+DENSE = (
+    "where most patches outside the signal set carry a feature too, which Assumption 2's q = poly(C) / D excludes, rho "
+    "falls as fast as gamma rises or faster, and with a feature in every patch gamma falls as well"
+)
+
+
 @dataclass(frozen=True)
 class Setup:
-    """A grid of (D, lambda), each with every beta; nu is 1 / D^2 or the given floor."""
+    """A grid of (D, lambda), each with every beta; nu is 1 / D^1.5."""
 
     worlds: tuple[tuple[int, float], ...] = ((64, 4), (64, 8), (196, 4), (1_000, 9), (10_000, 16), (10**6, 16))
     diagonals: tuple[float, ...] = (0.5, 1.0, 2.0, 3.0)
+    dense: tuple[tuple[int, float], ...] = ((16, 8), (16, 12), (64, 60))
+    """(D, lambda) with q of 2/3 and 1: what Assumption 2 excludes."""
     size: int = 4
     descended: tuple[int, float] = (16, 2.0)
     """(D, lambda) of the descent that is followed step by step with the paper's one learning rate."""
@@ -67,20 +75,31 @@ def measure(setup: Setup, context: Context) -> Findings:
             "patches": patches, "expected": expected, "diagonal": diagonal, "path": path, "ratio": ratio,
             "factor": factor, "states": idealized.law.states, "loss": float(path.loss[-1]),
         })  # fmt: skip
+    measured |= {"least_lead_dense": [], "gamma_over_rho_dense": []}
+    dense = []
+    for (patches, expected), diagonal in itertools.product(setup.dense, setup.diagonals):
+        idealized = Idealized(problem(patches, setup.size, expected, diagonal))
+        path = flow(idealized, points=setup.points)
+        lead = (path.gamma - np.abs(path.rho))[1:]
+        measured["least_lead_dense"].append(float(lead.min()))
+        measured["gamma_over_rho_dense"].append(float(path.gamma[-1] - path.rho[-1]))
+        dense.append({"patches": patches, "expected": expected, "diagonal": diagonal, "path": path})
     patches, expected = setup.descended
     idealized = Idealized(problem(patches, setup.size, expected, 2.0))
     path = descend(idealized, setup.rate, setup.steps)
     moved = np.diff(path.gamma) - np.abs(np.diff(path.rho))
     measured["steps_in_order"] = [float((moved > 0).mean())]
     measured["steps_gamma_above"] = [float((path.gamma[1:] > np.abs(path.rho[1:])).mean())]
-    return Findings(measured, {"runs": runs, "descent": {"path": path, "patches": patches, "expected": expected}})
+    return Findings(
+        measured, {"runs": runs, "dense": dense, "descent": {"path": path, "patches": patches, "expected": expected}}
+    )
 
 
 CLAIM = Claim(
     id="lem4.3",
     statement=(
         "At every step gamma, the attention within sets, grows by more than |rho|, the attention between sets, "
-        "moves; so gamma > |rho| at all t > 0, whatever D, lambda and beta."
+        "moves; so gamma > |rho| at all t > 0, whatever D, lambda and beta. It needs q well below 1."
     ),
     source="Jelassi, Sander, Li (NeurIPS 2022), Lemma 4.3",
     default=Setup(),
@@ -93,6 +112,7 @@ CLAIM = Claim(
         Bar("increment_ratio", "<", 1.0, "every run", why_not=FLOOR),
         Bar("least_increment", ">", 0.0, "every run", why_not=FLOOR),
         Bar("least_lead", ">", 0.0, "every run"),
+        Bar("least_lead_dense", ">", 0.0, "every run", why_not=DENSE),
         Bar("steps_in_order", ">=", 1.0),
         Bar("steps_gamma_above", ">=", 1.0),
     ),

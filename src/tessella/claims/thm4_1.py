@@ -49,13 +49,20 @@ def associates(idealized: Idealized, path: IdealizedPath) -> bool:
 
 
 def _rises(values: np.ndarray) -> float:
-    """The share of steps that do not fall, but for the solver's tolerance."""
+    """The share of steps that do not fall, but for the solver's tolerance; NaN where there is none."""
+    if len(values) < 2:
+        return math.nan
     return float((np.diff(values) > -1e-8 * values[1:]).mean())
 
 
 def _off_best(idealized: Idealized, path: IdealizedPath, since: float, places: int = 30) -> float:
-    """How far alpha is, after Event I, from the alpha of least loss for the gamma and rho of the moment."""
+    """How far alpha is, after Event I, from the alpha of least loss for the gamma and rho of the moment.
+
+    NaN where Event I does not come, as with nu = 0, or without a spurious feature that would hold alpha back.
+    """
     settled = np.flatnonzero(path.time >= 10 * since)
+    if len(settled) == 0:
+        return math.nan
     chosen = settled[np.linspace(0, len(settled) - 1, places).astype(int)]
     best = [idealized.best_alpha(float(path.gamma[index]), float(path.rho[index])) for index in chosen]
     return float(np.abs(path.alpha[chosen] / best - 1).max())

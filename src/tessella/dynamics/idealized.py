@@ -170,7 +170,10 @@ class Idealized:
             loss += float(mass @ losses)
             share *= mass
             pull += columns @ share
-        return loss, -(slopes @ pull)
+        gradient = -(slopes @ pull)
+        if at.gamma == at.rho == self.problem.diagonal:
+            gradient[1:] = 0.0  # Uniform attention is an exact saddle: what the two slopes have left is rounding.
+        return loss, gradient
 
     def standard_errors(self, at: Scalars) -> tuple[float, Float[np.ndarray, " 3"]]:
         """Of the loss and the gradient under a sampled law; zero under an exact one."""

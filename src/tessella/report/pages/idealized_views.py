@@ -13,6 +13,8 @@ from tessella.dynamics.set_law import SetLaw
 from tessella.report import figures
 from tessella.report.elements import Chart, Html, Images, Player, player
 
+_TRIES = 10_000
+
 
 @dataclass(frozen=True)
 class DataPoint:
@@ -34,11 +36,12 @@ class DataPoint:
 def outvoted_point(problem: IdealizedProblem, seed: int = 0, shown_sets: int = 64) -> DataPoint:
     """A data point whose features add up to less than 0 although its label is +1, with its empty sets left out.
 
-    At large D nearly all sets are empty; as many are shown as make the picture, the others add nothing to see.
+    At large D nearly all sets are empty; as many are shown as make the picture, the others add nothing to see. Where
+    spurious features are too rare for such a point, as with q = 0, it is an ordinary one.
     """
     generator = np.random.default_rng(seed)
     others = problem.patches - problem.size
-    while True:
+    for _ in range(_TRIES):
         count = int(generator.binomial(others, problem.spurious))
         if int(generator.binomial(count, 0.5)) * 2 - count < -problem.size:
             break
