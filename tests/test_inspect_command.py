@@ -158,6 +158,7 @@ def test_a_run_s_images_are_normalised_as_it_saw_them_and_its_classes_named(run_
     assert subject.sight.deviation == pytest.approx(deviation.tolist())
     found = inspect(subject, "digits", extent=Extent(output_images=0, chance_images=1, examples=2))
     assert found.images == 450
+    assert [example.name for example in found.examples] == ["digit 1", "digit 2"]
     assert {example.prediction for example in found.examples} <= set("0123456789")
     assert [example.label for example in found.examples] == [str(label) for label in digits("test").labels[:2]]
 

@@ -126,24 +126,25 @@ def of_digits(sight: Sight) -> Pictures:
     """scikit-learn's held-out digits."""
     from tessella.images.digits import digits
 
-    return _of_set(digits("test"), sight, "digits, held out")
+    held_out = digits("test")
+    return _of_set(held_out, [f"digit {number + 1}" for number in range(len(held_out))], sight)
 
 
 def of_prepared(path: Path, sight: Sight) -> Pictures:
     """The held-out images of a folder that `tessella data prepare` made."""
     held_out = cache.load(path, "test")
-    return _of_set(held_out, sight, f"{held_out.name}, held out")
+    names = [f"{number}: {held_out.classes[label]}" for number, label in enumerate(held_out.labels, start=1)]
+    return _of_set(held_out, names, sight)
 
 
-def _of_set(images: ImageSet, sight: Sight, source: str) -> Pictures:
+def _of_set(images: ImageSet, names: Sequence[str], sight: Sight) -> Pictures:
     def batches(at_once: int) -> Iterator[Tensor]:
         for start in range(0, len(images), at_once):
             # A copy, since what is mapped into memory is not to be written to.
             yield sight.normalised(torch.from_numpy(np.array(images.images[start : start + at_once])))
 
     labels = [images.classes[label] for label in images.labels]
-    names = [f"{number}: {label}" for number, label in enumerate(labels, start=1)]
-    return Pictures(batches, len(images), names, labels, source)
+    return Pictures(batches, len(images), names, labels, f"{images.name}, held out")
 
 
 def of_files(path: Path, sight: Sight) -> Pictures:
