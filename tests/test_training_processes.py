@@ -3,18 +3,22 @@ import json
 import os
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 import safetensors.torch
 import torch
+from torch import distributed
 
 from tessella.images.digits import digits as digit_images
 from tessella.training import loop as loop_module
 from tessella.training import run as run_module
 from tessella.training.loop import fitted, train
-from tessella.training.processes import Processes
+from tessella.training.processes import Processes, of_this_start
 from tessella.training.recipe import Recipe
 from tessella.training.recipes import digits
 
@@ -88,6 +92,20 @@ def test_two_processes_take_the_path_of_one_even_if_one_is_killed(tmp_path: Path
     for name, each in weights[0].items():
         torch.testing.assert_close(weights[1][name], each, rtol=1e-2, atol=2e-3)
     assert (tmp_path / "run/result.json").exists()
+
+
+def test_processes_that_start_anew_do_not_read_what_dead_ones_left() -> None:
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, timeout=timedelta(seconds=60))
+    for attempt in (b"first", b"second"):
+        with ThreadPoolExecutor(3) as pool:
+            # The first process comes last, so that the others find the name of the start before.
+            others = [pool.submit(of_this_start, store.clone(), rank, 3) for rank in (1, 2)]
+            time.sleep(0.2)
+            shared = [pool.submit(of_this_start, store.clone(), 0, 3), *others]
+            one, two, three = (each.result() for each in shared)
+        assert not two.check(["address"])
+        one.set("address", attempt)
+        assert two.get("address") == three.get("address") == attempt
 
 
 def test_a_batch_that_processes_cannot_share_is_told() -> None:

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import time
+import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,8 +17,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, distributed
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from tessella.training.failures import PeerError
+
+
+START_SECONDS = 300.0
+"""How long a process waits for the first one."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +85,37 @@ def joined(device: str) -> tuple[Processes, torch.device]:
     if own.type == "cuda":
         torch.cuda.set_device(own)
     if not distributed.is_initialized():
-        distributed.init_process_group("nccl" if own.type == "cuda" else "gloo")
+        with _peers():
+            store, rank, _ = next(rendezvous("env://"))
+            store = of_this_start(store, rank, size)
+        distributed.init_process_group(
+            "nccl" if own.type == "cuda" else "gloo", store=store, rank=rank, world_size=size
+        )
         atexit.register(distributed.destroy_process_group)
     return Processes(distributed.get_rank(), size), own
+
+
+def of_this_start(store: Store, rank: int, size: int) -> Store:
+    """The part of the store that only the processes of this start know.
+
+    torchrun keeps one store over its restarts, and a process that comes up early would find the addresses of those that
+    have died. So the first process names the start, and each other one trusts a name once its own was answered there.
+    """
+    own = uuid.uuid4().hex
+    if rank == 0:
+        store.set("start", own)
+        for peer in range(1, size):
+            store.set(f"{own}/{peer}/heard", store.get(f"{own}/{peer}").decode())
+        return PrefixStore(own, store)
+    until = time.monotonic() + START_SECONDS
+    while time.monotonic() < until:
+        name = store.get("start").decode()
+        store.set(f"{name}/{rank}", own)
+        heard = f"{name}/{rank}/heard"
+        if store.check([heard]) and store.get(heard).decode() == own:
+            return PrefixStore(name, store)
+        time.sleep(0.02)
+    raise PeerError(f"the first process of this run was not heard from in {START_SECONDS:.0f} s")
 
 
 @contextmanager
