@@ -39,6 +39,13 @@ from tessella.training.recipe import Recipe
 
 SIDES = ("vanilla", "positional")
 
+ALIKE = (
+    "on the 16 patches of digits the deeper layers ask which patches tell digits apart: about half of the variance of "
+    "their attention, and more, is that of a few patches that are looked at from everywhere"
+)
+"""Measured with seeds 0 and 1: of the variance of vanilla attention, the mean over who looks explains 11 and 15 % in
+the first layer, 52 and 47 % in the second, 81 and 52 % in the third; of positional attention 46 % at most."""
+
 
 def deeper(recipe: Recipe, depth: int) -> Recipe:
     """The recipe with so many blocks."""
@@ -142,10 +149,14 @@ def measure(setup: Setup, context: Context) -> Findings:
 
 def bars(setup: Setup) -> tuple[Bar, ...]:
     """Growth in every layer, and in some layer growth that chance does not bring."""
+    reason = ALIKE if setup.data == "digits" else ""
     return tuple(
         bar
         for side in setup.attentions
-        for bar in (Bar(f"gain_least_{side}", ">", 0.0), Bar(f"gain_best_{side}", ">=", 0.2))
+        for bar in (
+            Bar(f"gain_least_{side}", ">", 0.0, why_not=reason),
+            Bar(f"gain_best_{side}", ">=", 0.2, why_not=reason),
+        )
     )
 
 
@@ -160,6 +171,6 @@ CLAIM = Claim(
     full=Setup(data="cifar100", states=17),
     bars=bars,
     measure=measure,
-    seeds=1,
+    seeds=3,
     needs=("sklearn",),
 )
