@@ -22,7 +22,6 @@ from torch.distributed.rendezvous import rendezvous
 
 from tessella.training.failures import PeerError
 
-
 START_SECONDS = 300.0
 """How long a process waits for the first one."""
 
