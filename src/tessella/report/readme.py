@@ -73,16 +73,26 @@ def _claims(results: Path) -> str:
 
 
 def _benches(results: Path) -> str:
-    records = [record for record in _read_all(results) if "bench" in record]
+    """A table for each machine, so that no row is read beside one that was measured elsewhere."""
+    by_place: dict[str, list[dict[str, Any]]] = {}
+    for record in _read_all(results):
+        if "bench" in record:
+            by_place.setdefault(_place(record["environment"]), []).append(record)
+    return "\n".join(line for _, records in sorted(by_place.items()) for line in _bench_table(records))
+
+
+def _bench_table(records: list[dict[str, Any]]) -> list[str]:
     lines = [
         "| benchmark | case | ours, ms | against | theirs, ms | ratio | share of the floor |",
         "| --- | --- | --- | --- | --- | --- | --- |",
     ]
     for record in records:
+        threads = record.get("threads")
+        name = record["bench"] if threads is None else f"{record['bench']}, {threads} thread{'s'[: threads != 1]}"
         for case in record["cases"]:
             share = case.get("share_of_floor")
             cells = (
-                record["bench"],
+                name,
                 case["case"],
                 "not run" if case["ours_ms"] is None else number(case["ours_ms"], 3),
                 case.get("peer", ""),
@@ -91,7 +101,7 @@ def _benches(results: Path) -> str:
                 "" if share is None else f"{100 * share:.0f} %",
             )
             lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *_places(records), ""])
+    return [*lines, "", *_places(records), ""]
 
 
 def _details(results: Path) -> str:

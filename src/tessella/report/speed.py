@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import Any
 
 from matplotlib.axes import Axes
@@ -18,10 +19,10 @@ def speed(result: dict[str, Any]) -> Figure:
     """A benchmark's result in the shared form; milliseconds on a logarithmic axis, cases that were not run left out."""
     cases = [case for case in result["cases"] if case["ours_ms"] is not None]
     with style():
-        drawn = Figure(figsize=(8.5, 1.0 + 0.55 * len(cases)), layout="constrained")
+        drawn = Figure(figsize=(9.0, 1.0 + 0.55 * len(cases)), layout="constrained")
         axes = drawn.subplots()
         _bars(axes, cases)
-        axes.set_yticks(range(len(cases)), [case["case"] for case in cases])
+        axes.set_yticks(range(len(cases)), [textwrap.fill(case["case"], 44) for case in cases])
         axes.invert_yaxis()
         axes.set_xscale("log")
         # A logarithmic axis has no zero for bars to stand on: they begin below the shortest time there is.
