@@ -68,7 +68,8 @@ def _claims(results: Path) -> str:
             cells.append(f"and {len(names) - SHOWN} more, {f'{unmet} of them missed' if unmet else 'met'}")
         counts = sorted({record["measured"][name].get("n", record["seeds"]) for name in names[:SHOWN]})
         n = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
-        lines.append(f"| {record['claim']} | {_verdict(record)} | {'<br>'.join(cells)} | {n} | `{record['command']}` |")
+        name = f"{record['claim']}{_images(record)}"
+        lines.append(f"| {name} | {_verdict(record)} | {'<br>'.join(cells)} | {n} | `{record['command']}` |")
     return "\n".join([*lines, "", *_places(records), ""])
 
 
@@ -114,7 +115,7 @@ def _details(results: Path) -> str:
         if record.get("cpu_seconds") is not None:
             time += f" ({number(record['cpu_seconds'])} s of processor time)"
         lines = [
-            f"## {record['claim']}{full}: {_verdict(record)}",
+            f"## {record['claim']}{full}{_images(record)}: {_verdict(record)}",
             "",
             record["statement"],
             "",
@@ -133,6 +134,12 @@ def _details(results: Path) -> str:
             lines.append("| " + " | ".join(row) + " |")
         sections.append("\n".join([*lines, ""]))
     return "\n".join(sections)
+
+
+def _images(record: dict[str, Any]) -> str:
+    """On which images, for claims that need some: a verdict on digits says nothing of ImageNet."""
+    data = record["config"].get("data")
+    return "" if data is None else f" on {data}"
 
 
 def _verdict(record: dict[str, Any]) -> str:
