@@ -110,6 +110,13 @@ def test_a_missing_extra_is_named_before_any_work(monkeypatch: pytest.MonkeyPatc
         check_needs(["fig1b", "mim.mae"])
 
 
+def test_a_set_up_without_a_bar_holds_nothing() -> None:
+    claim = catalogue.load("thm4.1")
+    empty = dataclasses.replace(claim.default, worlds=())
+    with pytest.raises(ValueError, match=r"thm4.1: got a set-up with nothing to hold against a bar"):
+        verify(Request(("thm4.1",), configs={"thm4.1": empty}), "thm4.1", lambda *told: None)
+
+
 def test_progress_runs_from_0_to_1() -> None:
     told: list[float] = []
     context = Context(progress=lambda fraction, text: told.append(fraction))

@@ -27,6 +27,15 @@ def test_descent_moves_each_scalar_as_the_entries_of_a_move() -> None:
     assert moved == pytest.approx(-0.01 * gradient / np.array([1, 16 * 3, 16 * 12]), rel=1e-9)
 
 
+def test_the_flow_ends_where_attention_never_leaves_its_saddle() -> None:
+    """At D = 10^4 the solver's own differences of the speeds measured rounding, and its steps never grew again."""
+    idealized = Idealized(IdealizedProblem(10_000, 4, 16 / 9_996, 3, 1e-8, 0.0))
+    path = flow(idealized, points=50)
+    assert np.abs([path.gamma[-1], path.rho[-1]]).max() == 0
+    with pytest.raises(ValueError, match="target: got 0, expected a loss above 0"):
+        flow(idealized, target=0.0)
+
+
 def test_the_three_events_happen_in_order() -> None:
     idealized = Idealized(IdealizedProblem(1_000, 4, 9 / 996, 3, 1e-6, 2.0))
     path = flow(idealized, target=1e-3)

@@ -45,6 +45,11 @@ def test_random_sets_have_one_size(sets: int, size: int, seed: int) -> None:
     assert partition.sets == sets
 
 
+def test_random_sets_name_a_seed_that_cannot_be() -> None:
+    with pytest.raises(ValueError, match="seed: got -1, expected a whole number of at least 0"):
+        Partition.random(16, 4, -1)
+
+
 def test_random_sets_depend_on_the_seed_alone() -> None:
     assert Partition.random(64, 4, 3) == Partition.random(64, 4, 3)
     assert Partition.random(64, 4, 3) != Partition.random(64, 4, 4)

@@ -105,6 +105,16 @@ def test_gradient_on_the_gpu_is_that_of_the_cpu() -> None:
             lambda: SimplifiedViT.initialised(3, 2, 2.0, 0.1, 0)(torch.zeros(5, 4, 2)),
             r"patches: got shape \(5, 4, 2\), expected \(points, 3, 2\)",
         ),
+        (
+            lambda: loss_gradient(SimplifiedViT.initialised(3, 2, 2.0, 0.1, 0), torch.zeros(0, 3, 2), torch.zeros(0)),
+            r"patches: got shape \(0, 3, 2\), expected at least one point",
+        ),
+        (
+            lambda: loss_gradient(
+                SimplifiedViT.initialised(3, 2, 2.0, 0.1, 0), torch.zeros(2, 3, 2), torch.ones(2) * 3
+            ),
+            "label: got 3, expected -1 or 1",
+        ),
     ],
 )
 def test_wrong_input_is_named(make, message: str) -> None:  # type: ignore[no-untyped-def]

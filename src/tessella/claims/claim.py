@@ -145,7 +145,8 @@ class Verdict:
 
     @property
     def holds(self) -> bool:
-        return not self.missed
+        """Whether there are bars, and every one is met."""
+        return bool(self.bars) and not self.missed
 
     @property
     def reasons(self) -> list[str]:

@@ -39,12 +39,18 @@ def problem(patches: int, size: int, expected: float, diagonal: float) -> Ideali
 
 
 def increments(idealized: Idealized, path: IdealizedPath) -> tuple[np.ndarray, np.ndarray]:
-    """|d rho| / d gamma, and the lemma's hidden factor d gamma / (alpha^p Gamma G^(p-1)), along a path."""
+    """|d rho| / d gamma, infinite where gamma does not rise, and the lemma's hidden factor, along a path.
+
+    The factor is d gamma / (alpha^p Gamma G^(p-1)).
+    """
     speeds = np.array([velocity(idealized, path.at(index)) for index in range(len(path.time))])
     within = np.array([idealized.attention(path.at(index)).within for index in range(len(path.time))])
     power = idealized.problem.power
     factor = speeds[:, 1] / (path.alpha**power * within * path.own_set_weight ** (power - 1))
-    return np.abs(speeds[:, 2]) / speeds[:, 1], factor
+    rising = speeds[:, 1] > 0
+    ratio = np.full(len(speeds), np.inf)  # where gamma falls it is outgrown, however slowly rho moves
+    ratio[rising] = np.abs(speeds[rising, 2]) / speeds[rising, 1]
+    return ratio, factor
 
 
 def measure(setup: Setup, context: Context) -> Findings:

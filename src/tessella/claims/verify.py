@@ -59,6 +59,8 @@ def verify(request: Request, claim_id: str, tell: Tell) -> Verdict:
     """Measures one claim and holds it against its bars."""
     claim = load(claim_id)
     config = request.configs.get(claim_id, claim.full if request.full else claim.default)
+    if not claim.bars(config):
+        raise ValueError(f"{claim_id}: got a set-up with nothing to hold against a bar, expected at least one case")
     seeds = claim.seeds if request.seeds is None else request.seeds
     context = Context(
         seeds, request.device, request.folder, request.data, lambda fraction, text: tell(claim_id, fraction, text)

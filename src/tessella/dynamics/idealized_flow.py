@@ -107,6 +107,8 @@ def flow(
 
     `tolerance` is the solver's, relative in each scalar.
     """
+    if not target > 0:
+        raise ValueError(f"target: got {target:g}, expected a loss above 0")
     problem = idealized.problem
     first = np.array(start or problem.start)
     earliest = 1e-3 / problem.patches**2
@@ -114,13 +116,23 @@ def flow(
     if latest <= earliest:
         raise ValueError(f"until: got {latest}, expected more than {earliest:g}")
 
-    def slope(log_time: float, at: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " 3"]:
-        tell((log_time - math.log(earliest)) / math.log(latest / earliest))
-        return math.exp(log_time) * velocity(idealized, Scalars(*at.tolist()))
-
     # alpha in units of D^(-1/p), so that tolerances mean the same at any D. BDF is the cheaper of the two solvers;
     # beyond D = 10^11 its Newton iterations stop converging, and Radau's do not.
     unit = np.array([problem.patches ** (-1 / problem.power), 1.0, 1.0])
+
+    def speed(log_time: float, scaled: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " 3"]:
+        return math.exp(log_time) * velocity(idealized, Scalars(*(unit * scaled).tolist())) / unit
+
+    def slope(log_time: float, scaled: Float[np.ndarray, " 3"]) -> Float[np.ndarray, " 3"]:
+        tell((log_time - math.log(earliest)) / math.log(latest / earliest))
+        return speed(log_time, scaled)
+
+    def jacobian(log_time: float, scaled: Float[np.ndarray, " 3"]) -> Float[np.ndarray, "3 3"]:
+        # The solver's own differences shrink their step where speeds vanish, as on alpha's plateau, until they
+        # measure rounding, and its steps shrink with them.
+        steps = 1e-6 * np.maximum(np.abs(scaled), [1e-3, 1.0, 1.0])
+        sides = [(speed(log_time, scaled + each), speed(log_time, scaled - each)) for each in np.diag(steps)]
+        return np.column_stack([ahead - behind for ahead, behind in sides]) / (2 * steps)
 
     def above_target(log_time: float, scaled: Float[np.ndarray, " 3"]) -> float:
         return math.log(max(idealized.loss(Scalars(*(unit * scaled).tolist())), 1e-300) / target)
@@ -128,7 +140,7 @@ def flow(
     above_target.terminal = True  # type: ignore[attr-defined]
     for method in ("BDF", "Radau"):
         solved = solve_ivp(
-            lambda log_time, scaled: slope(log_time, unit * scaled) / unit,
+            slope,
             (math.log(earliest), math.log(latest)),
             first / unit,
             method=method,
@@ -137,6 +149,7 @@ def flow(
             max_step=math.log(latest / earliest) / 100,
             events=above_target,
             dense_output=True,
+            jac=jacobian,
         )
         if solved.success:
             break

@@ -94,7 +94,7 @@ def run(
     problem: Realistic,
     seed: int,
     device: str = "cpu",
-    folder: Path | None = None,
+    folder: str | Path | None = None,
     progress: Callable[[float, str], None] = lambda fraction, text: None,
 ) -> Outcome:
     """Solves (E) from one seed. With a folder the run is kept there, and resumes from it."""
@@ -112,9 +112,8 @@ def run(
         dtype,
         device,
     )
-    kept = (
-        None if folder is None else RunFolder(folder, {**dataclasses.asdict(problem), "seed": seed, "device": device})
-    )
+    config = {**dataclasses.asdict(problem), "seed": seed, "device": device}
+    kept = None if folder is None else RunFolder(Path(folder), config)
     sample = draw(world, problem.points, for_sample, dtype, device)
     watch = Watch(world, world.project(problem.test_points, for_test, dtype, device))
     trajectory = descend(model, sample, watch, problem.descent, kept, progress)

@@ -176,6 +176,10 @@ def loss_gradient(model: SimplifiedViT, patches: Tensor, label: Tensor) -> Gradi
     if label.shape != patches.shape[:1] or label.dtype != patches.dtype:
         got = f"{label.dtype} of shape {tuple(label.shape)}"
         raise ValueError(f"label: got {got}, expected {patches.dtype} of shape ({len(patches)},), one for each point")
+    if len(patches) == 0:
+        raise ValueError(f"patches: got shape {tuple(patches.shape)}, expected at least one point")
+    if not ((label == 1) | (label == -1)).all():
+        raise ValueError(f"label: got {label[(label != 1) & (label != -1)][0]:g}, expected -1 or 1")
     patches = patches.contiguous()
     accumulated = LossGradient(model, len(patches))
     rows = slice_length(model.patches, len(model.value), patches.dtype, patches.device.type)

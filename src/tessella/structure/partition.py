@@ -84,6 +84,8 @@ class Partition:
         """Sets of `size` patches drawn at random, in general not contiguous (Figure 1b, right)."""
         if size < 1 or patches < 1 or patches % size:
             raise ValueError(f"size: got {size}, expected a divisor of {patches} patches")
+        if seed < 0:
+            raise ValueError(f"seed: got {seed}, expected a whole number of at least 0")
         order = np.random.default_rng(seed).permutation(patches)
         labels = np.empty(patches, dtype=np.int64)
         labels[order] = np.arange(patches) // size

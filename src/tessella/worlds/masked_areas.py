@@ -184,6 +184,8 @@ class MaskedAreas:
 
     def chance_fully_masked(self, size: int) -> float:
         """The probability that a mask hides a whole area of this size."""
+        if size < 0:
+            raise ValueError(f"size: got {size}, expected at least 0 patches")
         if self.masking == "bernoulli":
             return self.ratio**size
         if size > self.masked:

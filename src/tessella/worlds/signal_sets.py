@@ -127,6 +127,8 @@ class SignalSets:
         """
         if batch < 1:
             raise ValueError(f"batch: got {batch}, expected at least 1")
+        if skip < 0:
+            raise ValueError(f"skip: got {skip}, expected at least 0 points")
         held, held_block = self._empty(BLOCK, dtype, device), -1
         for start in range(skip, skip + points, batch):
             stop = min(start + batch, skip + points)
