@@ -1,9 +1,11 @@
 """The mixing operator against an explicit loop over Definition 3.2, in every dtype, and as a citizen of torch."""
 
+import jaxtyping
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.autograd import forward_ad
 
 from tessella.models.positional_mixing import correlate, mix, mix_gradients, shared_mix
 
@@ -129,3 +131,47 @@ def test_what_does_not_fit_is_named():
         mix(scores[:, :4, :4], values)
     with pytest.raises(ValueError, match=r"scores: got torch.float32, expected torch.float64"):
         mix(scores.float(), values)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_forward_mode_and_function_transforms_have_their_derivatives():
+    scores, values = example(2, 5, 3, 2)
+    along = tuple(
+        torch.randn(each.shape, generator=torch.Generator().manual_seed(1)).double() for each in example(2, 5, 3, 2)
+    )
+    mixed, by_jvp = torch.func.jvp(mix, (scores, values), along)
+    exact = by_loop(along[0], values) + by_loop(scores, along[1])
+    torch.testing.assert_close(mixed, by_loop(scores, values))
+    torch.testing.assert_close(by_jvp, exact)
+    with forward_ad.dual_level():
+        dual = mix(*(forward_ad.make_dual(*each) for each in zip((scores, values), along, strict=True)))
+        torch.testing.assert_close(forward_ad.unpack_dual(dual).tangent, exact)
+    by_scores = torch.func.grad(lambda s: mix(s, values).square().sum())(scores)
+    torch.testing.assert_close(by_scores, 2 * correlate(mix(scores, values), values))
+    assert torch.func.jacrev(mix)(scores, values).shape == (2, 5, 3, 2, 3, 5, 5)
+    hessian = torch.func.hessian(lambda v: mix(scores, v).square().sum())(values[:1])
+    assert hessian.abs().sum() > 0
+    torch.testing.assert_close(torch.vmap(mix, (None, 0))(scores, values[:, None])[:, 0], by_loop(scores, values))
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_gradcheck_in_forward_mode():
+    scores, values = example(2, 4, 2, 3, requires_grad=True)
+    assert torch.autograd.gradcheck(mix, (scores, values), check_forward_ad=True)
+
+
+def test_complex_numbers_are_refused():
+    scores, values = example(1, 3, 2, 2)
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        with pytest.raises(ValueError, match=r"scores: got torch.complex128, expected a real dtype"):
+            mix(scores.to(torch.complex128), values)
+        with pytest.raises(ValueError, match=r"values: got torch.complex128, expected a real dtype"):
+            mix(scores, values.to(torch.complex128))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_the_meta_device_gives_shapes():
+    scores, values = (each.to("meta") for each in example(2, 5, 3, 2))
+    assert mix(scores, values).shape == (2, 5, 3, 2)

@@ -66,3 +66,8 @@ def test_a_row_of_minus_infinity_but_one_is_that_one():
     logits = torch.full((1, 3, 100), -torch.inf, device="cuda", dtype=torch.bfloat16)
     logits[..., 5] = 2.0
     assert bool((softmax_rows(logits) == torch.nn.functional.one_hot(torch.tensor(5), 100).cuda()).all())
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+def test_gradcheck_in_forward_mode():
+    assert torch.autograd.gradcheck(row_softmax, (drawn(2, 3, 4).requires_grad_(),), check_forward_ad=True)

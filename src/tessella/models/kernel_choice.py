@@ -1,4 +1,7 @@
-"""Whether Triton kernels run on a CUDA tensor; where none do, torch's products take over and say so once."""
+"""Whether Triton kernels run on a CUDA tensor, and whether registered operators serve what is asked of them.
+
+Where no kernel runs, torch's products take over and say so once.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from types import ModuleType
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def kernels(module: str, tensor: Tensor, dtypes: Sequence[torch.dtype]) -> ModuleType | None:
@@ -26,6 +30,13 @@ def kernels(module: str, tensor: Tensor, dtypes: Sequence[torch.dtype]) -> Modul
     if not _has_triton():
         return _without(module, "triton is not installed")
     return importlib.import_module(f"tessella.models.{module}")
+
+
+def transformed() -> bool:
+    """Whether `torch.func` or forward-mode derivatives are at work, which a registered operator knows no rules for."""
+    if torch.compiler.is_compiling():
+        return False
+    return forward_ad._current_level >= 0 or torch._C._are_functorch_transforms_active()
 
 
 @functools.cache

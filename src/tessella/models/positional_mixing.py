@@ -26,7 +26,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tessella.models.kernel_choice import kernels
+from tessella.models.kernel_choice import kernels, transformed
 
 
 def mix(
@@ -43,12 +43,16 @@ def mix(
     """
     _check(scores, values)
     kind = values.device.type
-    if torch.is_autocast_enabled(kind) and torch.float64 not in (scores.dtype, values.dtype):
+    if (
+        torch.amp.is_autocast_available(kind)
+        and torch.is_autocast_enabled(kind)
+        and torch.float64 not in (scores.dtype, values.dtype)
+    ):
         scores, values = scores.to(torch.get_autocast_dtype(kind)), values.to(torch.get_autocast_dtype(kind))
     if scores.dtype != values.dtype:
         raise ValueError(f"scores: got {scores.dtype}, expected {values.dtype} as the values have")
-    # ONNX knows no operator of ours; a broadcast product is the same sum.
-    if scores.ndim == 4 or torch.onnx.is_in_onnx_export():
+    # ONNX knows no operator of ours, and our operators no forward mode; a broadcast product is the same sum.
+    if scores.ndim == 4 or torch.onnx.is_in_onnx_export() or transformed():
         return (scores @ values.transpose(1, 2)).transpose(1, 2)
     mixed: Tensor = shared_mix(scores, values)
     return mixed
@@ -64,6 +68,9 @@ def _check(scores: Tensor, values: Tensor) -> None:
             f"scores: got shape {tuple(scores.shape)}, expected {(heads, tokens, tokens)} for values of "
             f"{tuple(values.shape)}"
         )
+    for name, given in (("scores", scores), ("values", values)):
+        if given.is_complex():
+            raise ValueError(f"{name}: got {given.dtype}, expected a real dtype")
 
 
 @torch.library.custom_op("tessella::mix", mutates_args=(), schema="(Tensor scores, Tensor values) -> Tensor")

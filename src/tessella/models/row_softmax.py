@@ -1,7 +1,8 @@
 """S = softmax(A) by rows (Definition 3.2), computed in float32 and rounded once to the dtype of A.
 
 Registered as `tessella::row_softmax`. On CUDA devices a Triton kernel takes rows of up to 16,384 numbers in short
-dtypes; compiled and exported programs get torch's own softmax, which their compilers fuse with what is around it.
+dtypes; compiled and exported programs get torch's own softmax, which their compilers fuse with what is around it, and
+so do forward-mode derivatives, which the operator has none of.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from tessella.models.kernel_choice import kernels
+from tessella.models.kernel_choice import kernels, transformed
 
 SHORT = (torch.float16, torch.bfloat16)
 
@@ -24,7 +25,8 @@ def row_softmax(logits: Float[Tensor, "*heads rows columns"]) -> Float[Tensor, "
     >>> row_softmax(torch.zeros(2, 4))[0, 0].item()
     0.25
     """
-    if logits.device.type == "cuda" and logits.dtype in SHORT and not torch.compiler.is_compiling():
+    own = logits.device.type == "cuda" and logits.dtype in SHORT
+    if own and not torch.compiler.is_compiling() and not transformed():
         scores: Tensor = softmax_rows(logits)
         return scores
     return _by_torch(logits)
