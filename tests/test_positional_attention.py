@@ -361,3 +361,123 @@ def test_an_unknown_parametrisation_is_named(monkeypatch):
             PositionalAttention(9, 3, "qk")
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+def test_gradcheck_in_forward_mode(parametrisation):
+    layer, tokens, positions = layer_and_input(parametrisation)
+    given = (tokens[:, :, :].requires_grad_(), positions.requires_grad_())
+    assert torch.autograd.gradcheck(layer, given, check_forward_ad=True, check_undefined_grad=False)
+
+
+@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+def test_a_layer_in_eval_mode_has_forward_derivatives_and_maps_over_weights(parametrisation):
+    layer, tokens, positions = layer_and_input(parametrisation)
+    layer.eval()
+    weights = dict(layer.named_parameters())
+    tangents = {name: torch.randn(each.shape, generator=generator(3)).double() for name, each in weights.items()}
+
+    def call(these):
+        return torch.func.functional_call(layer, these, (tokens, positions))
+
+    with torch.no_grad():
+        layer(tokens, positions)
+        step = 1e-6
+        ahead, behind = (call({n: w + s * tangents[n] for n, w in weights.items()}) for s in (step, -step))
+        along = torch.func.jvp(call, (weights,), (tangents,))[1]
+        torch.testing.assert_close(along, (ahead - behind) / (2 * step), rtol=1e-5, atol=1e-7)
+        stacked = {name: torch.stack([each, each + 1.0]) for name, each in weights.items()}
+        mapped = torch.vmap(call)(stacked)
+        one_more = {name: each + 1.0 for name, each in weights.items()}
+        torch.testing.assert_close(mapped, torch.stack([call(weights), call(one_more)]))
+
+
+@pytest.mark.parametrize("inference", [False, True])
+def test_writing_to_the_scores_that_were_given_out_changes_nothing_later(inference):
+    layer, tokens, positions = layer_and_input("projections")
+    layer.eval()
+    with torch.inference_mode() if inference else torch.no_grad():
+        before = layer(tokens, positions)
+        layer.scores(positions).zero_()
+        torch.testing.assert_close(layer(tokens, positions), before)
+        with held_scores(layer):
+            layer.scores(positions)
+            layer.scores(positions).zero_()
+            torch.testing.assert_close(layer(tokens, positions), before)
+
+
+def test_queries_that_are_more_than_a_projection_are_made_anew():
+    layer, tokens, positions = layer_and_input("projections")
+    layer.eval()
+    shift = torch.zeros(DIM, dtype=torch.float64)
+    layer.scores.query.register_forward_hook(lambda module, given, made: made + shift)
+    with torch.no_grad():
+        before = layer(tokens, positions)
+        shift += torch.arange(DIM)
+        assert not torch.allclose(layer(tokens, positions), before)
+
+
+def test_projections_of_another_class_are_made_anew():
+    class Shifted(nn.Linear):
+        shift = 0.0
+
+        def forward(self, positions):
+            return super().forward(positions) + self.shift * torch.arange(DIM)
+
+    layer, tokens, positions = layer_and_input("projections")
+    layer.scores.key = Shifted(DIM, DIM).double()
+    layer.eval()
+    with torch.no_grad():
+        before = layer(tokens, positions)
+        layer.scores.key.shift = 1.0
+        # A shift of all keys alone would leave the softmax as it is.
+        layer.scores.query = Shifted(DIM, DIM).double()
+        moved = layer(tokens, positions)
+        layer.scores.query.shift = 1.0
+        assert not torch.allclose(layer(tokens, positions), moved)
+        assert not torch.allclose(moved, before)
+
+
+def test_a_promise_within_a_promise_leaves_the_outer_one_on():
+    layer, tokens, _ = layer_and_input("matrix")
+    layer.eval()
+    with torch.no_grad(), held_scores(layer):
+        before = layer(tokens)
+        with held_scores(layer):
+            layer(tokens)
+        layer.scores.attention.data.zero_()
+        torch.testing.assert_close(layer(tokens), before)
+    with torch.no_grad():
+        assert not torch.allclose(layer(tokens), before)
+
+
+@pytest.mark.parametrize("parametrisation", PARAMETRISATIONS)
+def test_the_meta_device_gives_shapes(parametrisation):
+    layer, tokens, positions = layer_and_input(parametrisation)
+    assert layer.to("meta")(tokens.to("meta"), positions.to("meta")).shape == (2, TOKENS, DIM)
+
+
+@pytest.mark.parametrize(
+    ("kept", "message"),
+    [
+        (torch.zeros(3, 4, dtype=torch.long), r"kept: got shape \(3, 4\), expected \(2, 4\), a row for each image"),
+        (torch.tensor([[0, 1, 2, 7]] * 2), "kept: got positions from 0 to 7, expected from 0 to 6"),
+        (torch.tensor([[0, 1, 2, -1]] * 2), "kept: got positions from -1 to 2, expected from 0 to 6"),
+        (torch.arange(4), r"kept: got shape \(4,\), expected \(2, 4\), a row for each image"),
+    ],
+)
+def test_kept_positions_that_are_not_there_are_named(kept, message):
+    layer, tokens, positions = layer_and_input("projections")
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        with pytest.raises(ValueError, match=message):
+            layer(tokens[:, :4], positions, kept)
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_no_dimensions_are_refused():
+    with pytest.raises(ValueError, match="dim: got 0, expected at least 1"):
+        PositionalAttention(0, 1, tokens=5)

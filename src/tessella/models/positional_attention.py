@@ -49,13 +49,16 @@ class PositionalMixing(nn.Module):
         kept: Int[Tensor, "batch kept"] | None = None,
     ) -> Float[Tensor, "batch tokens out"]:
         """S V, and the output projection."""
-        scores = self.attention_dropout(self.scores(positions, kept))
         batch, count, _ = tokens.shape
+        if kept is not None and (kept.ndim != 2 or kept.shape[0] != batch):
+            raise ValueError(f"kept: got shape {tuple(kept.shape)}, expected {(batch, count)}, a row for each image")
+        scores = self.attention_dropout(self.scores(positions, kept))
         if scores.shape[-1] != count:
             raise ValueError(f"tokens: got {count}, expected {scores.shape[-1]}, as many as there are positions")
         values = self.project_values(tokens)
         values = values.view(batch, count, self.scores.heads, values.shape[-1] // self.scores.heads)
-        if not torch.is_autocast_enabled(values.device.type):
+        kind = values.device.type
+        if not torch.amp.is_autocast_available(kind) or not torch.is_autocast_enabled(kind):
             scores = scores.to(values.dtype)
         merged = mix(scores, values).flatten(2)
         mixed: Tensor = self.dropout(self.project_out(merged))

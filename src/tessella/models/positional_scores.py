@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Literal
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from tessella.models.kernel_choice import transformed
 from tessella.models.row_softmax import row_softmax
 
 Parametrisation = Literal["projections", "gram", "matrix"]
@@ -31,10 +32,12 @@ class PositionalScores(nn.Module):
     """S of (heads, tokens, tokens) from positions of (tokens, dim); `matrix` needs none, but the number of tokens.
 
     In eval mode on a CPU, where no gradient is asked for, S is remembered together with copies of all that it was made
-    from, and made again as soon as one of them differs in value, shape, dtype or device: comparing is far cheaper than
-    a projection or an exponential, and sees what version counters do not, such as writes through `.data`. Elsewhere a
-    comparison would make the host wait for the device, so S is made anew, once for a whole batch; `held_scores` holds
-    it where the caller knows that nothing changes. Compiled code never compares.
+    from, and made again as soon as one of them differs in value, shape, dtype or device, or S itself was written to:
+    comparing is far cheaper than a projection or an exponential, and sees what version counters do not, such as writes
+    through `.data`. Queries and keys that are more than a plain projection, by hooks, adapters or parametrisations, may
+    depend on what no comparison sees, and are never remembered. Elsewhere a comparison would make the host wait for the
+    device, so S is made anew, once for a whole batch; `held_scores` holds it where the caller knows that nothing
+    changes. Compiled code never compares.
     """
 
     def __init__(
@@ -50,6 +53,8 @@ class PositionalScores(nn.Module):
         super().__init__()
         if parametrisation not in PARAMETRISATIONS:
             raise ValueError(f"parametrisation: got {parametrisation!r}, expected one of {', '.join(PARAMETRISATIONS)}")
+        if dim < 1:
+            raise ValueError(f"dim: got {dim}, expected at least 1")
         if heads < 1 or dim % heads:
             raise ValueError(f"heads: got {heads}, expected a divisor of dim, {dim}")
         if not math.isfinite(diagonal):
@@ -57,7 +62,8 @@ class PositionalScores(nn.Module):
         self.dim, self.heads, self.parametrisation = dim, heads, parametrisation
         self.scale = (dim // heads) ** -0.5
         self._remembered: Tensor | None = None
-        self._copies: list[Tensor] = []
+        self._copies: Sequence[Tensor] = ()
+        self._version = 0
         self._held: Tensor | None = None
         self._holding = False
         if parametrisation == "matrix":
@@ -94,28 +100,40 @@ class PositionalScores(nn.Module):
         kept: Int[Tensor, "batch kept"] | None = None,
     ) -> Float[Tensor, "*batch heads some some"]:
         """S; with `kept`, an S for each image among the positions that it kept."""
-        if self._held is not None and not self.training and kept is None:
+        if kept is not None:
+            if kept.ndim != 2:
+                raise ValueError(f"kept: got shape {tuple(kept.shape)}, expected (batch, kept)")
+        elif self._held is not None and not self.training and (torch.compiler.is_compiling() or self._is_intact()):
             return self._held
         if kept is not None or not self._may_remember(positions):
             return self._made(positions, kept)
         made_from = self._made_from(positions)
-        if self._remembered is None or not _same(self._copies, made_from):
+        if not self._is_intact() or not _same(self._copies, made_from):
             # A tensor made in inference mode could not be used outside of it later.
             with torch.inference_mode(False), torch.no_grad():
                 self._remembered = self._made(positions, None)
+                self._version = self._remembered._version
                 self._copies = [each.clone() for each in made_from]
         if self._holding:
             self._held = self._remembered
-        return self._remembered
+        remembered: Tensor = self._remembered  # type: ignore[assignment]
+        return remembered
+
+    def _is_intact(self) -> bool:
+        """Whether S is remembered, and is what was made: whoever got it may have written to it since."""
+        return self._remembered is not None and self._remembered._version == self._version
 
     def _made(self, positions: Tensor | None, kept: Tensor | None) -> Tensor:
         if positions is None and self.parametrisation != "matrix":
             raise ValueError(f"positions: got none, expected (tokens, dim), which {self.parametrisation} reads")
         # Scores are one matrix for a whole batch: they keep their parameters' dtype under autocast.
         like = self.attention if positions is None else positions
-        with torch.autocast(like.device.type, enabled=False):
+        kind = like.device.type
+        exact = torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+        with exact:
             logits = self.logits(positions)
             if kept is not None:
+                _check_range(kept, logits.shape[-1])
                 logits = logits[:, kept[:, :, None], kept[:, None, :]].transpose(0, 1)
             return row_softmax(logits)
 
@@ -129,21 +147,47 @@ class PositionalScores(nn.Module):
     def _may_remember(self, positions: Tensor | None) -> bool:
         if self.training or torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
             return False
+        # Under `torch.func` there are no values to compare, and what is remembered carries no derivatives.
+        if transformed():
+            return False
         tensors = [*([] if positions is None else [positions]), *self.parameters()]
         if torch.is_grad_enabled() and any(each.requires_grad for each in tensors):
             return False
-        return self._holding or all(each.device.type == "cpu" for each in tensors)
+        return self._holding or (self._is_plain() and all(each.device.type == "cpu" for each in tensors))
 
-    def _forget(self) -> None:
-        self._remembered, self._copies, self._held, self._holding = None, [], None, False
+    def _is_plain(self) -> bool:
+        """Whether queries and keys are made of parameters alone."""
+        if self.parametrisation != "projections":
+            return True
+        return all(type(each) is nn.Linear and not _has_hooks(each) for each in (self.query, self.key))
+
+    def _memory(self) -> dict[str, Any]:
+        return {name: self.__dict__[name] for name in _NOTHING}
 
     def __getstate__(self) -> dict[str, Any]:
         """What is remembered is neither saved nor copied."""
-        unsaved: dict[str, Any] = {"_remembered": None, "_copies": [], "_held": None, "_holding": False}
-        return {**self.__dict__, **unsaved}
+        return {**self.__dict__, **_NOTHING}
 
     def extra_repr(self) -> str:
         return f"{self.parametrisation}, heads={self.heads}"
+
+
+_NOTHING: dict[str, Any] = {"_remembered": None, "_copies": (), "_version": 0, "_held": None, "_holding": False}
+"""The state of scores that remember nothing."""
+
+
+def _has_hooks(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _check_range(kept: Tensor, count: int) -> None:
+    """Elsewhere than on a CPU the host would wait for the device; traced programs have no numbers to look at."""
+    tracing = torch.compiler.is_compiling() or torch.jit.is_tracing()  # type: ignore[attr-defined, no-untyped-call]
+    if kept.device.type != "cpu" or tracing or transformed() or not kept.numel():
+        return
+    low, high = int(kept.min()), int(kept.max())
+    if low < 0 or high >= count:
+        raise ValueError(f"kept: got positions from {low} to {high}, expected from 0 to {count - 1}")
 
 
 def _same(copies: Sequence[Tensor], now: Sequence[Tensor]) -> bool:
@@ -160,15 +204,16 @@ def held_scores(model: nn.Module) -> Iterator[None]:
 
     The caller promises that no weight changes inside. The first call is to be an uncompiled one under `torch.no_grad`
     or `torch.inference_mode`; a compiled call then reads what that one made, as a constant without gradient.
+    Within another promise this one is over at its own end, and the other goes on.
     """
     parts = [each for each in model.modules() if isinstance(each, PositionalScores)]
     if model.training:
         raise ValueError("model: got one in training mode, expected eval mode, where scores may be held")
+    before = [part._memory() for part in parts]
     for part in parts:
-        part._forget()
-        part._holding = True
+        part.__dict__.update({**_NOTHING, "_holding": True})
     try:
         yield
     finally:
-        for part in parts:
-            part._forget()
+        for part, memory in zip(parts, before, strict=True):
+            part.__dict__.update(memory)
