@@ -328,3 +328,24 @@ def test_held_scores_serve_a_swapped_model():
     with torch.inference_mode(), held_scores(model):
         first = model(IMAGES)
         torch.testing.assert_close(model(IMAGES), first)
+
+
+def test_attention_maps_are_the_callers_own():
+    model = timm_vit().eval()
+    use_positional(model)
+    with torch.no_grad():
+        before = model(IMAGES)
+        for scores in scores_by_layer(model).values():
+            scores.zero_()
+        for part in hosted(model).values():
+            part.current_scores().data.zero_()
+        torch.testing.assert_close(model(IMAGES), before)
+
+
+def test_two_seats_with_one_attention_are_refused_and_left_as_they_were():
+    model = timm_vit()
+    model.blocks[1].attn = model.blocks[0].attn
+    with pytest.raises(ValueError, match=r"model: blocks.0.attn and blocks.1.attn are one module, expected one each"):
+        use_positional(model)
+    assert model.blocks[1].attn is model.blocks[0].attn
+    assert not hosted(model)

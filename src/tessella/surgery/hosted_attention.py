@@ -66,9 +66,9 @@ class HostedAttention(PositionalMixing):
         return positions if norm is None or self.scores.parametrisation == "gram" else norm(positions)
 
     def current_scores(self) -> Tensor:
-        """S of (heads, tokens, tokens) as it is now."""
+        """S of (heads, tokens, tokens) as it is now, a copy of the caller's own."""
         scores: Tensor = self.scores(self.positions())
-        return scores
+        return scores.clone()
 
     def forward(self, tokens: Tensor, *given: Any, **named: Any) -> Any:
         masks = [each for each in given if each is not None and each is not tokens]

@@ -77,6 +77,12 @@ def _seats(model: nn.Module) -> list[Seat]:
                 seats += library.seats(f"{name}." if name else "", part)
     if not seats:
         raise ValueError(f"model: {_why_not(model)}")
+    first: dict[int, Seat] = {}
+    for seat in seats:
+        other = first.setdefault(id(seat.replaced), seat)
+        # Norms ahead of one attention give it positions of their own, and positional scores are made once.
+        if other.parent is not seat.parent:
+            raise ValueError(f"model: {other.path} and {seat.path} are one module, expected one each")
     return seats
 
 
