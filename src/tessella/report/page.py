@@ -85,7 +85,7 @@ def _numbers(verdict: Verdict) -> Html:
         met = "" if not of_this else "missed" if any(bar in verdict.missed for bar in of_this) else "met"
         count = len(verdict.findings.measured[name])
         rows.append((name, interval.mean, spread, count, " and ".join(map(str, of_this)), met))
-    caption = "Means over n values with their 95 % Student intervals, against bars that were fixed before the run."
+    caption = "Means over n values with their 95 % Student intervals, against their bars."
     made = table(("measured", "mean", "95 % interval", "n", "bar", ""), rows, caption)
     return made.replace("<td>met</td>", '<td class="met">✓ met</td>').replace(
         "<td>missed</td>", '<td class="missed">✗ missed</td>'

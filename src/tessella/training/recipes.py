@@ -94,8 +94,9 @@ def cifar100_fast() -> Recipe:
 def cifar100_small() -> Recipe:
     """`tessella train cifar100_small --data PATH`: a ViT of 4 layers and width 64, ten epochs, for two CPU cores.
 
-    It says how the two kinds of attention compare where little is computed, not how far either can go. Not measured
-    yet.
+    It says how the two kinds of attention compare where little is computed, not how far either can go. Seeds 0 to 2,
+    torch 2.13, one core of an AMD EPYC: 39.0 % with vanilla attention (38.7 to 39.2), 43.8 % with positional attention
+    (43.7 to 43.8).
     """
     return Recipe(
         name="cifar100_small",
