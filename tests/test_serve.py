@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tessella.cli.main import main
-from tessella.report.run_reading import found, new_metrics, summary
-from tessella.report.serving import RunServer
+from tessella.report.run_reading import details, found, new_metrics, summary
+from tessella.report.serving import RunServer, own_hosts
 
 NASTY = "</script><img src=x onerror=alert(1)>"
 
@@ -83,6 +83,14 @@ def test_runs_and_pages_are_found_with_their_states(runs: Path) -> None:
     assert summary(runs, runs / "sweep" / "positional")["state"] == "stopped"
 
 
+@pytest.mark.parametrize("content", ["{", "[]", "[1]", "3", ""])
+def test_a_run_whose_configuration_cannot_be_read_says_so(runs: Path, content: str) -> None:
+    run = runs / "sweep" / "positional"
+    (run / "config.json").write_text(content)
+    assert summary(runs, run)["state"] == "unreadable"
+    assert details(runs, run)["config"] == {}
+
+
 def test_metrics_are_read_on_from_where_they_ended(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run", [{"step": 0, "loss": 1.5}])
     first = new_metrics(run / "metrics.jsonl")
@@ -138,6 +146,8 @@ def test_a_request_under_another_name_is_refused(server: RunServer, host: str) -
             "sweep",
             "vanilla/weights.safetensors",
             "none.html",
+            "a" * 5000,
+            "a" * 5000 + ".html",
         ),
     ],
 )
@@ -150,6 +160,11 @@ def test_nothing_outside_the_folder_is_given_out(server: RunServer, runs: Path, 
     assert status == 404
     assert text.startswith("path: got ")
     assert ask(server, f"/api/run?at={path}")[0] == 404
+
+
+def test_browsers_leave_port_80_out_of_host() -> None:
+    assert {"127.0.0.1", "localhost", "127.0.0.1:80", "localhost:80"} == set(own_hosts(80))
+    assert {"127.0.0.1:8080", "localhost:8080"} == set(own_hosts(8080))
 
 
 def test_it_only_reads(server: RunServer) -> None:

@@ -72,8 +72,20 @@ def relative(root: Path, path: Path) -> str:
 def summary(root: Path, folder: Path) -> dict[str, Any]:
     """A run in one line: where, its state, how long nothing has changed, and its last record."""
     idle = max(0.0, time.time() - max((_changed(folder / name) for name in _WRITTEN), default=0.0))
-    state = "finished" if (folder / "result.json").is_file() else "running" if idle < QUIET else "stopped"
-    return {"path": relative(root, folder), "state": state, "idle": idle, "last": _last(folder / "metrics.jsonl")}
+    return {
+        "path": relative(root, folder),
+        "state": _state(folder, idle),
+        "idle": idle,
+        "last": _last(folder / "metrics.jsonl"),
+    }
+
+
+def _state(folder: Path, idle: float) -> str:
+    if not isinstance(_json(folder / "config.json"), dict):
+        return "unreadable"
+    if (folder / "result.json").is_file():
+        return "finished"
+    return "running" if idle < QUIET else "stopped"
 
 
 _WRITTEN = ("config.json", "metrics.jsonl", "checkpoint", "weights.safetensors", "result.json")
@@ -81,7 +93,8 @@ _WRITTEN = ("config.json", "metrics.jsonl", "checkpoint", "weights.safetensors",
 
 def details(root: Path, folder: Path) -> dict[str, Any]:
     """All of a run but its metrics: what it was asked, what came out, its pages and figures."""
-    config = _json(folder / "config.json")
+    read = _json(folder / "config.json")
+    config = read if isinstance(read, dict) else {}
     files = [folder / name for folder, names in walk(folder) for name in names]
     held: dict[str, list[str]] = {"page": [], "figure": []}
     for path in files:
@@ -89,8 +102,8 @@ def details(root: Path, folder: Path) -> dict[str, Any]:
             held[kind].append(relative(root, path))
     return {
         **summary(root, folder),
-        "config": _flat(config.get("config", config) if isinstance(config, dict) else config),
-        "environment": _flat(config.get("environment")) if isinstance(config, dict) else {},
+        "config": _flat(config.get("config", config)),
+        "environment": _flat(config.get("environment")),
         "result": _flat(_json(folder / "result.json")),
         "pages": held["page"],
         "figures": held["figure"],
@@ -140,7 +153,7 @@ def _json(path: Path) -> Any:
     try:
         return json.loads(path.read_bytes())
     except (OSError, ValueError, RecursionError):
-        return {}
+        return None
 
 
 def _changed(path: Path) -> float:

@@ -37,6 +37,12 @@ SANDBOX = (
 )
 
 
+def own_hosts(port: int) -> list[str]:
+    """What browsers call the server in `Host`: its two names with the port, which they leave out where it is 80."""
+    names = [ADDRESS, "localhost"]
+    return [f"{name}:{port}" for name in names] + (names if port == 80 else [])
+
+
 class RunServer(ThreadingHTTPServer):
     """Serves the runs under one folder. A port of 0 takes any that is free."""
 
@@ -109,7 +115,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _check_host(self) -> None:
         """A name that resolves to this machine but is not its own would be another site's, rebound."""
         host = self.headers.get("Host", "")
-        if host not in (f"{ADDRESS}:{self.server.port}", f"localhost:{self.server.port}"):
+        if host not in own_hosts(self.server.port):
             raise _Refusal(HTTPStatus.MISDIRECTED_REQUEST, f"Host: got {host!r}, expected {self.server.address}")
 
     def _content(self) -> tuple[str, bytes, str]:
@@ -155,6 +161,8 @@ class _Handler(BaseHTTPRequestHandler):
             raise refusal
         try:
             path = (self.server.folder / name).resolve()
+            # Resolving takes names that are too long for the system, which a look at them refuses.
+            path.exists()
         except OSError as error:
             raise refusal from error
         if not path.is_relative_to(self.server.folder):

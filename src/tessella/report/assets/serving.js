@@ -74,7 +74,7 @@ async function look() {
     if (body.children[k] !== line) body.insertBefore(line, body.children[k] ?? null);
   });
   const count = (state) => runs.filter((run) => run.state === state).length;
-  say(runs.length ? `${runs.length} run${runs.length === 1 ? "" : "s"}: ${count("running")} running, ${count("finished")} finished, ${count("stopped")} stopped.` : "There are no runs here yet.");
+  say(runs.length ? `${runs.length} run${runs.length === 1 ? "" : "s"}: ${count("running")} running, ${count("finished")} finished, ${count("stopped")} stopped${count("unreadable") ? `, ${count("unreadable")} unreadable` : ""}.` : "There are no runs here yet.");
   links($("loose"), "Pages", pages);
 }
 
@@ -137,6 +137,11 @@ function move(axis) {
   if (places.length) movers.forEach((mover) => mover(place));
 }
 
+const STATES = {
+  running: "is running", finished: "has finished", stopped: "has stopped without a result",
+  unreadable: "has a config.json that cannot be read",
+};
+
 async function lookAt() {
   let changed = false;
   for (const run of watched) {
@@ -149,7 +154,7 @@ async function lookAt() {
     run.state = told.state;
   }
   if (changed || !movers.length) draw();
-  say(watched.map((run) => `${run.path} ${run.state === "running" ? "is running" : run.state === "finished" ? "has finished" : "has stopped without a result"}`).join("; ") + ".");
+  say(watched.map((run) => `${run.path} ${STATES[run.state]}`).join("; ") + ".");
 }
 
 async function describe(run) {
