@@ -107,12 +107,29 @@ def test_a_damaged_image_is_named_and_nothing_is_left(
             damage
         ]
     write_parquet(tmp_path / "source" / "train-00000-of-00001.parquet", contents, labels, ["a"])
-    given = ["--from", str(tmp_path / "source"), "--to", str(tmp_path / "made"), "--workers", "1"]
+    given = ["--from", str(tmp_path / "source"), "--to", str(tmp_path / "new" / "made"), "--workers", "1"]
     assert main(["data", "prepare", "parquet", *given]) == 2
     said = capsys.readouterr().err
     assert "train-00000-of-00001.parquet: row 70" in said
     assert said.count("\n") == 1
     assert [each.name for each in tmp_path.iterdir()] == ["source"]
+
+
+def test_a_failure_leaves_no_folder_above_it_but_those_of_others(tmp_path: Path) -> None:
+    def fail(name: str, beside: str = "") -> None:
+        with cache.drafted(tmp_path / name):
+            if beside:
+                (tmp_path / beside).mkdir()
+            raise OSError("no room")
+
+    (tmp_path / "there").mkdir()
+    for name in ("new/sets/made", "there/sets/made"):
+        with pytest.raises(OSError, match="no room"):
+            fail(name)
+    assert sorted(tmp_path.rglob("*")) == [tmp_path / "there"]
+    with pytest.raises(OSError, match="no room"):
+        fail("shared/made", beside="shared/other")
+    assert [each.name for each in (tmp_path / "shared").iterdir()] == ["other"]
 
 
 _PROGRAM = """

@@ -11,8 +11,8 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -104,17 +104,27 @@ def drafted(path: Path) -> Iterator[Draft]:
     path = path.resolve()
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise ValueError(f"to: got {path}, which is there already, expected a new name")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    for left in path.parent.glob(f"{path.name}{_PARTIAL}*"):
-        if not _runs(left.name.rpartition("-")[2]):
-            shutil.rmtree(left)
+    missing = [folder for folder in path.parents if not folder.exists()]
     partial = path.with_name(f"{path.name}{_PARTIAL}{os.getpid()}")
-    partial.mkdir()
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        for left in path.parent.glob(f"{path.name}{_PARTIAL}*"):
+            if not _runs(left.name.rpartition("-")[2]):
+                shutil.rmtree(left)
+        partial.mkdir()
         yield Draft(partial)
         os.replace(partial, path)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+        if not path.exists():
+            _remove_empty(missing)
+
+
+def _remove_empty(folders: Sequence[Path]) -> None:
+    """The innermost first, up to one that another program has put something into."""
+    with suppress(OSError):
+        for folder in folders:
+            folder.rmdir()
 
 
 def _runs(process: str) -> bool:
