@@ -260,6 +260,10 @@ def test_batches_of_a_loader_are_streamed_with_their_labels_left_out():
         (["{run}", "--layers", "7"], r"layers: got 7, expected 0 to 1"),
         (["{run}", "--partition", "{tmp}/labels.json"], r"partition: got 4 patches, expected the model's 4 x 4"),
         (["{run}", "--partition", "{tmp}/a.png"], r"partition: \S+a.png cannot be read"),
+        (
+            ["{run}", "--partition", "{tmp}/named.json"],
+            r"partition: \S+named.json cannot be read \(it holds a dict\), expected a JSON list of labels",
+        ),
         (["{run}", "--weights", "random", "--weights", "random"], r"weights: got 2 for 1 models"),
         (["{run}", "{run}"], r"model: got the same one twice"),
         (["{run}", "--device", "tpu"], r"device: got 'tpu'"),
@@ -280,6 +284,7 @@ def test_what_is_wrong_is_said_in_one_line(arguments, message, run_folder, tmp_p
         tmp_path / "other.pt",
     )
     (tmp_path / "labels.json").write_text("[0, 0, 1, 1]")
+    (tmp_path / "named.json").write_text('{"labels": [0, 0, 1, 1]}')
     before = sorted(tmp_path.rglob("*"))
     filled = [each.format(tmp=tmp_path, run=run_folder) for each in arguments]
     code, out, err = said(

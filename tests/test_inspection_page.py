@@ -195,6 +195,10 @@ def test_wrong_inspections_are_one_line(after: Inspection) -> None:
         document([dataclasses.replace(after, layers=(negative, *after.layers[1:]))])
 
 
+def test_a_page_is_written_into_a_folder_given_by_name(before: Inspection, tmp_path: Path) -> None:
+    assert write_page([before], str(tmp_path / "out")) == tmp_path / "out" / "inspection.html"
+
+
 def test_no_name_ends_the_script_or_becomes_markup(written: Path) -> None:
     text = written.read_text()
     assert "<img src=x" not in text

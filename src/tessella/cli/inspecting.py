@@ -96,6 +96,8 @@ def _partition(path: Path) -> Partition:
     """Labels of the patches as JSON: a list, or a list of rows."""
     try:
         labels = json.loads(path.read_text())
+        if not isinstance(labels, list):
+            raise ValueError(f"it holds a {type(labels).__name__}")
         rows = [labels] if labels and not isinstance(labels[0], list) else labels
         flat = [label for row in rows for label in row]
     except (OSError, ValueError, TypeError, KeyError) as error:

@@ -32,9 +32,10 @@ SCRIPTS = (
 )
 
 
-def write_page(inspections: Sequence[Inspection], folder: Path, limit: int = LIMIT) -> Path:
+def write_page(inspections: Sequence[Inspection], folder: Path | str, limit: int = LIMIT) -> Path:
     """Writes `inspection.html` into the folder, whole or not at all, and returns its path."""
     content = document(inspections, limit)
+    folder = Path(folder)
     checked_folder(folder)
     path = folder / "inspection.html"
     write_text(path, content)
