@@ -27,11 +27,11 @@ def content(verdict: Verdict) -> Content:
         caption=f"Gradient descent with one learning rate at D = {descent['patches']}, every step of it.",
     )
     chosen = [run for run in evidence["runs"] if run["diagonal"] == max(each["diagonal"] for each in evidence["runs"])]
-    drawn, (axes,) = figures.panels(1, width=4.6, height=3.0)
+    drawn, (axes,) = figures.panels(1, width=6.6, height=3.0)
     for run in chosen:
         axes.plot(run["path"].time, run["ratio"], label=f"D = {run['patches']:,}, lambda = {run['expected']:g}")
     axes.set(xscale="log", yscale="log", xlabel="time", ylabel="|d rho| / d gamma", title="increments")
-    axes.legend()
+    axes.legend(loc="center left", bbox_to_anchor=(1.02, 0.5))
     rows = [
         (f"{run['patches']:,}", run["expected"], run["diagonal"], float(run["ratio"].max()), run["loss"], run["states"])
         for run in evidence["runs"]
@@ -57,7 +57,7 @@ def content(verdict: Verdict) -> Content:
                 "Across worlds",
                 figure(
                     drawn,
-                    "How much rho moves for each unit that gamma does; the lemma says less than 1.",
+                    "How much rho moves for each unit that gamma does, less than 1 by the lemma. A curve ends where gamma falls.",
                     "Curves of the ratio of increments over time; one above 1 misses the lemma",
                 ),
             ),
@@ -66,7 +66,7 @@ def content(verdict: Verdict) -> Content:
                 table(
                     ("D", "lambda", "beta", "largest ratio", "loss at the end", "states"),
                     rows,
-                    "The largest ratio of increments anywhere on the path.",
+                    "The largest ratio of increments anywhere on the path; inf where gamma falls.",
                 ),
             ),
             Section(
