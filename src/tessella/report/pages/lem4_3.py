@@ -57,7 +57,8 @@ def content(verdict: Verdict) -> Content:
                 "Across worlds",
                 figure(
                     drawn,
-                    "How much rho moves for each unit that gamma does, less than 1 by the lemma. A curve ends where gamma falls.",
+                    "How much rho moves for each unit that gamma does: less than 1, says the lemma. A curve ends where "
+                    "gamma falls.",
                     "Curves of the ratio of increments over time; one above 1 misses the lemma",
                 ),
             ),
