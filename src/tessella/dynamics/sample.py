@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
-from tessella.models.simplified_vit import slice_length
+from tessella.models.simplified_vit import check_signs, slice_length
 from tessella.worlds.signal_sets import SignalSets
 
 
@@ -38,8 +38,7 @@ class HeldSample:
             raise ValueError(f"patches: got {got}, expected floating-point numbers of shape (points, patches, dim)")
         if label.shape != patches.shape[:1]:
             raise ValueError(f"label: got shape {tuple(label.shape)}, expected ({len(patches)},), one for each point")
-        if not ((label == 1) | (label == -1)).all():
-            raise ValueError(f"label: got {label[(label != 1) & (label != -1)][0]:g}, expected -1 or 1")
+        check_signs(label)
         self.patches = patches.contiguous()
         self.label = label.to(patches.dtype)
         self._rows = slice_length(patches.shape[1], patches.shape[2], patches.dtype, patches.device.type)
