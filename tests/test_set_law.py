@@ -8,6 +8,14 @@ from hypothesis import strategies as st
 from tessella.dynamics.set_law import LawTooLarge, SetLaw, exact_law, power_sums, sampled_law, set_law, set_types
 
 
+@pytest.mark.parametrize("spurious", [5e-324, 2.225073858507203e-309, 1e-307, 1e-251])
+def test_next_to_no_feature_is_none(spurious: float) -> None:
+    law = exact_law(24, 4, spurious)
+    assert law.states == 1
+    assert law.mass.sum() == pytest.approx(1)
+    assert 0 <= law.lost < 1e-200
+
+
 def as_dictionary(law: SetLaw) -> dict[tuple[int, ...], float]:
     return dict(zip(map(tuple, law.sums.tolist()), law.mass.tolist(), strict=True))
 

@@ -80,6 +80,10 @@ def set_law(
         return sampled_law(patches, size, spurious, power, samples, seed)
 
 
+_RAREST = 1e-250
+"""Below this probability of a feature no state with one is kept: scipy's binomial overflows on its way to 0."""
+
+
 def exact_law(
     patches: int, size: int, spurious: float, power: int = 3, lost: float = 1e-6, most_states: int = 400_000
 ) -> SetLaw:
@@ -91,7 +95,9 @@ def exact_law(
     sets = _random_sets(patches, size, spurious, power)
     pairs, probabilities = set_types(size, spurious)
     full = (pairs[:, 1] > 0) & (probabilities > 0)
-    featured = float(probabilities[full].sum())
+    featured, neglected = float(probabilities[full].sum()), 0.0
+    if featured < _RAREST:
+        featured, neglected = 0.0, sets * featured
     count = stats.binom(sets, min(featured, 1.0))
     largest = int(count.isf(lost / 4)) if 0 < featured < 1 and sets else (sets if featured else 0)
     steps = power_sums(pairs[full], power)
@@ -99,7 +105,7 @@ def exact_law(
     stepped, step_mass = keys.encode(steps), probabilities[full] / max(featured, np.finfo(float).tiny)
 
     words, mass = np.zeros((keys.words, 1), dtype=np.int64), np.ones(1)
-    spent = float(count.sf(largest))
+    spent = float(count.sf(largest)) + neglected
     total_words, total_mass = words, mass * count.pmf(0)
     for featured_sets in range(1, largest + 1):
         words = (words[:, None, :] + stepped[:, :, None]).reshape(keys.words, -1)
