@@ -1,6 +1,7 @@
 import importlib.util
 import os
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,10 @@ def _declare_operators_of_torchvision() -> None:
 
 _DECLARED: list[torch.library.Library] = []
 _declare_operators_of_torchvision()
+
+# A shell that starts the tests in the background lets them ignore ctrl-C, and so would every command they stop by it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # How long an example takes says nothing on a machine that does other things too. In CI the examples are fixed.
 settings.register_profile("tessella", deadline=None, derandomize=bool(os.environ.get("CI")))
